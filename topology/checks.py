@@ -58,7 +58,7 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
     """Check that every path has a VLAN of the range, and that no VLAN contains a loop.
 
     A VLAN's domain is every circuit of the topology whose two end ports both carry the VLAN,
-    whatever the paths; the domain must be a forest on the racks.
+    regardless of paths; the domain must be a forest on the racks.
     """
     problems = _assignment_problems(state, vlans)
     racks = _racks(fabric)

@@ -1,4 +1,4 @@
-"""Algorithms that only choose racks to join; this module does all else of planning::
+"""Algorithms that only choose racks to join; this module does the rest of planning::
 
 @direct
 def greedy(joins: Joins) -> None:

@@ -134,7 +134,7 @@ def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def ports_named(key: str, fields: Fields) -> frozenset[str]:
-    """Ports named by the key of a cross-connect or its sides, whatever the rest of the text."""
+    """Ports named by the key of a cross-connect or its sides, in any text."""
     texts = (key, fields.get("a_side", ""), fields.get("b_side", ""))
     return frozenset(name for text in texts for name in _PORT_IN_TEXT.findall(text))
 

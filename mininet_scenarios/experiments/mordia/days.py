@@ -1,8 +1,8 @@
 """Mordia's ToRs, which hold frames until their day: throughput by slot, and jitter (section 6).
 
-As in the prototype, ToRs are Linux processes, told by synchronization frames whom they may send to.
-Times are a thousand times the paper's, rates a thousandth. The optical switch passes on a frame if
-all of the frame lies within a day of its sender and its receiver.
+As in the prototype, ToRs are Linux processes; synchronization frames name the destinations to which
+each may send. Times are a thousand times the paper's, rates a thousandth. The optical switch passes
+on a frame if all of the frame lies within a day of its sender and its receiver.
 """
 
 from __future__ import annotations
