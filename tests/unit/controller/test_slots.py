@@ -221,7 +221,9 @@ def test_the_duty_cycle_is_measured_beside_the_formula(stage):
 
 
 def test_another_week_s_duty_cycle_is_measured_on(stage):
-    stage.pass_time(12.0)  # several nights: after one alone it would be 0.985, not 0.93
+    stage.pass_time(
+        12.0
+    )  # several nights: after a single night, the duty cycle would be 0.985, not 0.93
     before = stage.slots.schedule().measured_duty_cycle
     stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
     while len(stage.ledger.log.decisions()) < 2:

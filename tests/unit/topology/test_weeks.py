@@ -73,7 +73,7 @@ def test_week_after_week_the_range_suffices():
 
 
 def test_where_others_are_too_few_weeks_take_ids_at_rest_and_none_in_use():
-    """Three IDs do for two slots, one of which stands, week after week."""
+    """Three IDs suffice for two slots over many weeks, with one slot standing."""
     few = replace(FABRIC, circuit_vlans=VlanRange(VlanId(100), VlanId(102)))
     state = NetworkState()
     for _ in range(5):
