@@ -175,6 +175,7 @@ class FailureKind(StrEnum):
 class Gap(Document):
     """Content of ``data`` in the event ``gap``."""
 
+    kind: Literal["gap"] = "gap"
     missed: int | None
     """Number of lost events; null: unknown."""
 

@@ -57,7 +57,7 @@ def served_share_bound(
         by_hops = _by_capacity(np.minimum(within, ports), _usable_mbps(fabric))
     limits = np.concatenate([ports, ports]) if one_way else ports
     receivers = dst + fabric.n_racks if one_way else dst
-    most = _fractional(np.ones(src.size), src, receivers, limits, wanted[src, dst])
+    most = _fractional(src, receivers, limits, wanted[src, dst])
     return min(1.0, most / total, by_hops / total)
 
 
@@ -113,24 +113,29 @@ def _by_capacity(within_mbps: NDArray[np.float64], usable_mbps: float) -> float:
 
 
 def _fractional(
-    value: NDArray[np.float64],
     a: NDArray[np.intp],
     b: NDArray[np.intp],
     limits: NDArray[np.float64],
     most: NDArray[np.float64],
 ) -> float:
-    """The largest Σ value·x with x at most ``most``, and sums at each end within its limit."""
+    """The largest Σ x with x at most ``most``, and sums at each end within its limit."""
+    carried = np.bincount(a, most, limits.size) + np.bincount(b, most, limits.size)
+    full = carried > limits
+    bounded = full[a] | full[b]
+    most, others = most[bounded], float(most[~bounded].sum())
+    if not most.size:
+        return others
     # Late import: a planner's process starts without SciPy, and seldom needs SciPy.
     from scipy.optimize import linprog  # noqa: PLC0415
     from scipy.sparse import coo_array  # noqa: PLC0415
 
-    if not value.size:
-        return 0.0
-    ends = np.concatenate([a, b])
-    edges = np.tile(np.arange(value.size), 2)
-    incidence = coo_array((np.ones(ends.size), (ends, edges)), shape=(limits.size, value.size))
-    bounds = np.stack([np.zeros(value.size), most], axis=1)
-    solved = linprog(-value, A_ub=incidence.tocsr(), b_ub=limits, bounds=bounds, method="highs")
+    ends = np.concatenate([a[bounded], b[bounded]])
+    edges = np.tile(np.arange(most.size), 2)
+    incidence = coo_array((np.ones(ends.size), (ends, edges)), shape=(limits.size, most.size))
+    bounds = np.stack([np.zeros(most.size), most], axis=1)
+    solved = linprog(
+        -np.ones(most.size), A_ub=incidence.tocsr(), b_ub=limits, bounds=bounds, method="highs"
+    )
     if solved.status != 0:
         raise PlanError(f"no bound could be computed: {solved.message}")
-    return -float(solved.fun)
+    return others - float(solved.fun)

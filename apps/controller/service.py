@@ -210,7 +210,8 @@ class OperationsDesk(_OfRooms):
         return self._rooms.reach.absences.devices()
 
     def not_ready(self) -> Sequence[str]:
-        return self._rooms.reach.not_ready()
+        planner = self._rooms.planner.not_ready()
+        return [*self._rooms.reach.not_ready(), *([planner] if planner else ())]
 
     def missing(self) -> Sequence[str]:
         return self._rooms.reach.absences.missing()

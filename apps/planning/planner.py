@@ -175,6 +175,7 @@ class Planner:
         self._started_s = 0.0
         self._pause_s, self._next_start_s = _LOOK_S, 0.0
         self._closing = threading.Event()
+        self._obstacle = "the planning process is starting"
         self._ready = True
         """True if a process is kept waiting for requests."""
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
@@ -184,6 +185,14 @@ class Planner:
         """The process's identifier; None without a process."""
         process = self._process
         return None if process is None else process.pid
+
+    def not_ready(self) -> str:
+        """Reason why a request would wait for a start of the process, or fail; empty when ready.
+
+        A ready planner stays ready while a process that has ended is replaced, unless its
+        replacement does not start.
+        """
+        return self._obstacle
 
     def start(self, *, ready: bool = True) -> None:
         """Begin to serve requests. Start the process now, or if not ``ready``, with the first
@@ -356,9 +365,10 @@ class Planner:
             if self._process is not None:
                 self._process.end()
                 self._process = None
-            if isinstance(error, _Died):
-                raise
-            raise _Died(f"can't be run: {error}") from error
+            death = error if isinstance(error, _Died) else _Died(f"can't be run: {error}")
+            self._obstacle = f"the planning process {death}: see the log"
+            raise death from error
+        self._obstacle = ""
         self._started_s = time.monotonic()
         return process
 

@@ -77,6 +77,7 @@ class Event(Document):
 class Gap(Document):
     """Content of ``data`` in the event ``gap``."""
 
+    kind: Literal["gap"] = "gap"
     missed: int | None = Field(description="Number of lost events; null: unknown.")
 
 

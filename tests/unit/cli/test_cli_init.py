@@ -10,17 +10,15 @@ from apps.cli import hydra
 from apps.process.configuration import load_configuration
 from drivers.registry import OPTICAL, TOR
 from hydra.model import SubstrateKind
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.testbed.layout import layout
-from mininet_scenarios.testbed.suitable import check_suitable
+from mininet_scenarios.testbed.suitable import OCS_DRIVERS, check_suitable
 
 from . import CONFIGS
 
 QUESTIONS = 10
-NEEDS_OPTIONS = {
-    "manual": "options.state: field required",
-    "template": "options.cross_connects: field required",
-}
-"""Drivers whose settings do not fit a single-line question, and the problems that `hydra check`
+NEEDS_OPTIONS = {"template": "options.cross_connects: field required"}
+"""Drivers whose settings do not fit a single-line question, and the problem that `hydra check`
 finds then.
 """
 COMBINATIONS = [
@@ -104,11 +102,50 @@ def test_an_emulated_fabric_can_be_emulated(run, here, substrate, racks, servers
     check_suitable(fabric, layout(fabric, "tcp:127.0.0.1:6653", 300))
 
 
-def test_devices_that_the_testbed_does_not_emulate_are_refused(run, here):
-    done = run("init", "--emulated", "--defaults", "--plane-driver", "calient-tl1")
+def test_an_emulated_fabric_may_have_each_optical_switch_that_the_testbed_emulates(run, here):
+    """All but `template`: whose words nobody can be asked for in a line."""
+    drivers = sorted({*OCS_DRIVERS} - {*NEEDS_OPTIONS})
+    options = [f"--plane-driver={driver}" for driver in drivers]
+    planes = f"--planes={len(drivers)}"
+    done = run("init", "--emulated", "--defaults", planes, *options)
+    assert done.exit_code == 0, done.output
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    check_suitable(fabric, layout(fabric, "tcp:127.0.0.1:6653", 300))
+    assert [plane.driver for plane in fabric.planes] == drivers
+    # The emulators' logins are the file's, with the passwords that are printed.
+    for plane in fabric.planes:
+        emulator, login = EMULATORS[plane.driver], plane.login
+        assert emulator.user == (login and login.username)
+        if login:
+            assert f" {login.password_env}={emulator.password} " in done.stdout
+
+
+@pytest.mark.parametrize("driver", ["template", "manual"])
+def test_devices_that_the_testbed_does_not_emulate_are_refused(run, here, driver):
+    done = run("init", "--emulated", "--defaults", "--plane-driver", driver)
     assert done.exit_code == 2
-    assert "plane-driver calient-tl1: an emulated fabric has polatis-scpi" in done.stderr
+    said = " ".join(done.stderr.split())
+    assert f"plane-driver {driver}: an emulated fabric has calient-tl1 or glimmerglass-tl1" in said
     assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "driver"),
+    [*(("--plane-driver", each) for each in OPTICAL if each not in {"manual", "template"}),
+     *(("--tor-driver", each) for each in TOR)],
+)  # fmt: skip
+def test_example_addresses_have_the_usual_port_of_the_protocol(run, here, option, driver):
+    """The port that the devices' page names under transport."""
+    substrate = ["--substrate", "single-homed-openflow"] if driver == "openflow" else []
+    assert run("init", "--defaults", option, driver, *substrate).exit_code == 0
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    device = fabric.planes[0] if option == "--plane-driver" else fabric.racks[0].tor
+    port = device.address.rpartition(":")[2]
+    page = (CONFIGS.parent / "docs" / "devices.md").read_text()
+    table = page[page.index("## ToR switches") :] if option == "--tor-driver" else page
+    transport = re.search(rf"^\| `{driver}` \| ([^|]*)", table, re.MULTILINE)[1]
+    named = re.findall(r"\d{2,5}", transport)
+    assert port in named or not named
 
 
 def test_a_file_of_answers_is_taken_and_options_come_first(run, here):
@@ -149,6 +186,40 @@ def test_a_network_without_room_is_told(run):
     assert "10.0.0.0/22 has room for 3 racks" in done.stderr
 
 
+def test_devices_of_each_driver_have_a_password_of_their_own(run, here):
+    drivers = ["--tor-driver=ibm-g8264", "--plane-driver=calient-tl1", "--plane-driver=polatis-tl1"]
+    assert run("init", "--defaults", *drivers).exit_code == 0
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    devices = [fabric.racks[0].tor, *fabric.planes]
+    names = ["IBM_G8264_PASSWORD", "CALIENT_TL1_PASSWORD", "POLATIS_TL1_PASSWORD"]
+    assert [device.login.password_env for device in devices] == names
+
+
+@pytest.mark.parametrize(
+    ("question", "wrong", "why", "right"),
+    [
+        ("tor", "10.1.0.{rack}", "'10.1.0.1' is not a device address", "10.1.0.{rack}:6640"),
+        ("tor", "10.1.0.{rak}:6640", "did you mean 'rack'?", "10.1.0.{rack}:6640"),
+        ("plane", "10.2.0.{plane}", "'10.2.0.1' is not host:port", "10.2.0.{plane}:5025"),
+        ("plane", "10.2.0.{plane:5025", "is not a template", "10.2.0.{plane}:5025"),
+    ],
+)
+def test_an_address_that_the_driver_refuses_is_asked_for_again(here, question, wrong, why, right):
+    before, after = (6, 3) if question == "tor" else (9, 0)
+    lines = "\n" * before + f"{wrong}\n{right}\n" + "\n" * after
+    done = CliRunner().invoke(hydra, ["init"], input=lines)
+    assert done.exit_code == 0, done.output
+    assert why in done.output
+    assert f'address: "{right}"' in (here / "fabric.yaml").read_text()
+
+
+def test_only_drivers_of_the_substrate_are_offered(here):
+    answers = "\n" * 5 + "openflow\n" + "\n" * (QUESTIONS - 5)
+    done = CliRunner().invoke(hydra, ["init"], input=answers)
+    assert done.exit_code == 0, done.output
+    assert "'openflow' is not one of" in done.output
+
+
 MIXED = ["polatis-scpi", "calient-tl1", "calient-tl1"]
 ADDRESSES = ["10.9.0.1:5025", "10.9.0.2:3082", "10.9.0.3:3082"]
 OF_PLANES = [f"--plane-driver={driver}" for driver in MIXED]
@@ -175,6 +246,7 @@ def test_planes_may_have_different_drivers(run, here, way):
         lines = ["3", "each", *MIXED[:2], "", *ADDRESSES]
         done = CliRunner().invoke(hydra, ["init"], input=before + "\n".join([*lines, ""]))
         assert "Driver of p3 [calient-tl1]: " in done.stdout
+        assert "Address of p3 [172.17.0.3:3083]: " in done.stdout
     assert done.exit_code == 0, done.output
     names = ["p1", "p2", "p3"]
     assert planes(here) == list(zip(names, MIXED, ADDRESSES, strict=True))

@@ -9,6 +9,7 @@ from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from tests.journals import SqliteJournal
 from tests.unit.controller.runners import do
+from tests.waiting import wait_until
 
 LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
 LONG_S = 3600.0
@@ -36,6 +37,15 @@ def test_what_was_missing_before_it_began_to_lead_keeps_nobody_from_it(controlle
     do(controller._resume())
     assert not controller.rooms.reach.starting
     assert controller.rooms.reach.not_ready() == []
+
+
+def test_it_is_ready_when_it_can_plan(controller):
+    controller.fleet.note_listening()
+    controller.fleet._listening_s -= LONG_S
+    do(controller._resume())
+    assert controller.desk.not_ready() == ["the planning process is starting"]
+    controller.rooms.planner.start()
+    wait_until(lambda: controller.desk.not_ready() == [])
 
 
 def test_after_a_start_what_is_missing_has_its_time(controller):

@@ -78,13 +78,14 @@ def url():
     server.stop()
 
 
-@pytest.fixture
-def wheel(tmp_path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
     """The client's wheel, built from a copy: setuptools builds in the sources' directory."""
-    sources = tmp_path / "sources"
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
     shutil.copytree(PACKAGE, sources, ignore=shutil.ignore_patterns("build", "*.egg-info"))
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sources)
-    (wheel,) = tmp_path.glob("*.whl")
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, sources)
+    (wheel,) = folder.glob("*.whl")
     return wheel
 
 

@@ -130,6 +130,24 @@ def test_a_planner_that_is_not_to_be_ready_starts_with_the_first_request():
         planner.close()
 
 
+def test_a_planner_is_ready_once_a_process_waits_for_requests(monkeypatch):
+    set_up = threading.Event()
+    exchange = planner_module._Process.exchange
+
+    def slow_to_load(process, message, timeout_s):
+        set_up.wait(PATIENCE_S)
+        return exchange(process, message, timeout_s)
+
+    monkeypatch.setattr(planner_module._Process, "exchange", slow_to_load)
+    with running() as planner:
+        try:
+            wait_until(lambda: planner.pid is not None)
+            assert planner.not_ready() == "the planning process is starting"
+        finally:
+            set_up.set()
+        wait_until(lambda: not planner.not_ready())
+
+
 def test_refusals_come_back_as_they_are(shared):
     with pytest.raises(UnknownName, match="'edmunds': choose one of"):
         propose(shared, request=PlanRequest(algorithm="edmunds"))
@@ -276,7 +294,9 @@ def test_one_that_can_not_be_started_for_a_while_is_started_later(
             )
             with pytest.raises(PlanError, match=r"does not start \(it can't be run: .*see the log"):
                 propose(planner)
+            assert planner.not_ready() == f"the planning process can't be run: {error}: see the log"
         assert propose(planner).target.topology.paths
+        assert planner.not_ready() == ""
         wait_until(lambda: planner.pid is not None)
 
 

@@ -171,7 +171,7 @@ def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
     with follow(headers={"Last-Event-ID": stale}) as follower:
         events = follower.first(3)
     assert [event.event for event in events] == ["gap", "reservation", "reservation"]
-    assert json.loads(events[0].data) == {"missed": None}
+    assert json.loads(events[0].data) == {"kind": "gap", "missed": None}
 
 
 def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, follow):
@@ -182,7 +182,11 @@ def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, fo
         time.sleep(3 * events_route._LOOK_UP_S)
         act(service)
         events = follower.first(2)
-    assert (gap.id, gap.event, json.loads(gap.data)) == ("run-50", "gap", {"missed": 10})
+    assert (gap.id, gap.event, json.loads(gap.data)) == (
+        "run-50",
+        "gap",
+        {"kind": "gap", "missed": 10},
+    )
     assert [event.id for event in events] == ["run-50", "run-51"]
 
 
@@ -190,7 +194,10 @@ def test_what_the_history_forgot_is_counted(service, follow):
     act(service, 60)
     with follow(headers={"Last-Event-ID": "run-2"}) as follower:
         events = follower.first(51)
-    assert (events[0].event, json.loads(events[0].data)) == ("gap", {"missed": 8})
+    assert (events[0].event, json.loads(events[0].data)) == (
+        "gap",
+        {"kind": "gap", "missed": 8},
+    )
     assert [event.id for event in events[1:]] == [f"run-{n}" for n in range(11, 61)]
 
 

@@ -237,7 +237,7 @@ def test_a_restart_keeps_them_and_says_that_something_may_be_lost(
         headers, body = receiver.accepted[0]
         event = Verifier(webhook.secret).verify(body, headers)
         assert event["type"] == "hydra.gap"
-        assert event["data"] == {"missed": None}
+        assert event["data"] == {"kind": "gap", "missed": None}
         CloudEvent.model_validate_json(body)
         assert [one.webhook for one in again.all()] == [webhook]
         happen(service)
@@ -501,4 +501,4 @@ def test_where_nothing_is_left_of_what_was_told_there_is_a_gap_and_it_goes_on(
     finally:
         hooks.stop()
     assert [one["id"] for one in receiver.events()] == ["run-50-gap", "run-51"]
-    assert receiver.events()[0]["data"] == {"missed": 10}
+    assert receiver.events()[0]["data"] == {"kind": "gap", "missed": 10}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,6 +190,24 @@ def test_bounds_of_small_cases():
     assert served_share_bound(two, np.zeros((3, 3))) == 1.0
     assert served_share_bound(full(3, 0), demand) == 0.0
     assert served_share_bound(full(1, 1), [[0.0]]) == 1.0
+
+
+@given(st.data())
+def test_the_bound_of_light_paths_is_the_largest_flow_of_networkx(data):
+    """With racks that could send or receive more than they have, too: those limit nothing."""
+    fabric = data.draw(fabrics())
+    rates = np.zeros(fabric.n_racks)
+    np.add.at(rates, fabric.port_rack, fabric.port_rate_mbps)
+    share = data.draw(st.sampled_from([0.1, 0.5, 1.0, 3.0]))
+    demand = np.floor(share * data.draw(demands(fabric.n_racks)))
+    network = nx.DiGraph()
+    for src, dst in np.argwhere(demand):
+        network.add_edge("all", ("from", src), capacity=rates[src])
+        network.add_edge(("from", src), ("to", dst), capacity=demand[src, dst])
+        network.add_edge(("to", dst), "sink", capacity=rates[dst])
+    total = demand.sum()
+    flow = nx.maximum_flow_value(network, "all", "sink") / total if total else 1.0
+    assert served_share_bound(fabric, demand, one_way=True) == pytest.approx(flow)
 
 
 @given(st.data())
