@@ -123,8 +123,8 @@ def results(rules: int, static: Tcp, ours: Way, theirs: Way) -> list[Result]:
         )  # fmt: skip
         dips = [run.slowest_mbps / static.mbps for run in (our_tcp, their_tcp)]
         rows.append(
-            Result(case, f"TCP, {every}: slowest 0.1 s, share of static", "", "higher", *dips,
-                   name)
+            Result(case, f"TCP, {every}: slowest 0.1 s, share of static", "", "higher", dips[0],
+                   dips[1], name)
         )  # fmt: skip
         beyond = [
             max(0.0, run.repeated_per_s - static.repeated_per_s) * period_s
