@@ -34,8 +34,8 @@ _NOT_LOST: Final = (
     "nothing into the dark"
 )
 _IN_THE_LIGHT: Final = (
-    "the pair's traffic is on circuits all the time; thousands of rules take processor time from "
-    "Open vSwitch, which looks up frames one by one on a new path"
+    "the pair's traffic is on circuits all the time, but a single thread of Open vSwitch forwards "
+    "for all emulated switches and takes their rules: it forwards nothing while it commits a bundle"
 )
 _BY_ITSELF: Final = (
     "the controller changes the topology by itself once its counters show the traffic, the paper's "
