@@ -35,7 +35,7 @@ _NOT_LOST: Final = (
 )
 _IN_THE_LIGHT: Final = (
     "the pair's traffic is on circuits all the time, but a single thread of Open vSwitch forwards "
-    "for all emulated switches and takes their rules: it forwards nothing while it commits a bundle"
+    "for all emulated switches and takes their rules; no frame moves during a bundle's commit"
 )
 _BY_ITSELF: Final = (
     "the controller changes the topology by itself once its counters show the traffic, the paper's "
