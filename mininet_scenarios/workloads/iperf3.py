@@ -50,6 +50,16 @@ class ThroughputRun:
             raise WorkloadError(f"no throughput samples between {start_s} s and {end_s} s")
         return weighted / covered_s
 
+    def slowest_between(self, start_s: float, end_s: float) -> float:
+        """Mbps of the slowest sample that lies wholly between two times of the run.
+
+        Raises WorkloadError if no sample does.
+        """
+        inside = [s.mbps for s in self.samples if start_s <= s.start_s and s.end_s <= end_s]
+        if not inside:
+            raise WorkloadError(f"no throughput samples between {start_s} s and {end_s} s")
+        return min(inside)
+
     def means_mbps(self, parts: int) -> list[float]:
         """Throughput in each of so many equal parts of the run."""
         start_s, step_s = self.samples[0].start_s, self.seconds / parts

@@ -113,6 +113,11 @@ class TcpRun:
     losses: Losses
 
     @property
+    def slowest_mbps(self) -> float:
+        """Throughput of the slowest tenth of a second, without the warm-up and the tail."""
+        return self.throughput.slowest_between(_WARM_UP_S, self.throughput.seconds - _TAIL_S)
+
+    @property
     def mean_delay(self) -> DelaySplit | None:
         return mean([change.delay for change in self.changes]) if self.changes else None
 

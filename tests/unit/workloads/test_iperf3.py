@@ -84,3 +84,13 @@ def test_an_average_is_weighted_by_time() -> None:
     assert run.average_between(0.5, 2.0) == pytest.approx((10 * 0.5 + 40) / 1.5)
     with pytest.raises(WorkloadError, match="no throughput samples"):
         run.average_between(5, 6)
+
+
+def test_the_slowest_sample_lies_wholly_within_the_times() -> None:
+    samples = (Sample(0, 1, 5), Sample(1, 2, 40), Sample(2, 3, 30), Sample(3, 3.5, 1))
+    run = ThroughputRun(samples, 30, 0, 3.5)
+    assert run.slowest_between(1, 3) == 30
+    assert run.slowest_between(0.5, 3.4) == 30
+    assert run.slowest_between(0, 3.5) == 1
+    with pytest.raises(WorkloadError, match="no throughput samples"):
+        run.slowest_between(2.1, 3.1)
