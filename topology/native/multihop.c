@@ -28,6 +28,7 @@ typedef struct {
     int32_t *slot_start; /* per rack: as many slots for links as ports */
     int32_t *slot_count;
     int32_t *slot_link, *slot_peer;
+    bool *has_twins; /* per rack: two links lead to the same rack */
     word *live; /* per rack: its neighbours over links with anything left */
     CircuitList preferred;
     int32_t *preferred_next; /* the next of the same lower rack, or -1 */
@@ -58,7 +59,7 @@ static void release(Graph *g)
         g->is_free,         g->port_start,   g->port_order, g->racks_on,  g->planes_of, g->open,
         g->slot_start,      g->slot_count,   g->slot_link,  g->slot_peer, g->live,
         g->preferred_next,  g->direct_left,  g->relays,     g->near,      g->near_dst,  g->level,
-        g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks,
+        g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks, g->has_twins,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -80,6 +81,7 @@ static bool acquire(Graph *g, const Wiring *w, int32_t n_preferred, int32_t max_
     ZEROED(&failed, g->slot_start, racks + 1);
     ZEROED(&failed, g->slot_count, racks);
     ZEROED(&failed, g->slot_link, ports);
+    ZEROED(&failed, g->has_twins, racks);
     ZEROED(&failed, g->slot_peer, ports);
     ZEROED(&failed, g->live, racks * g->rack_words);
     ZEROED(&failed, g->preferred_next, n_preferred);
@@ -196,8 +198,11 @@ static int32_t best_link(const Graph *g, int32_t here, int32_t there)
     int32_t best = -1;
     for (int32_t s = g->slot_start[here]; s < g->slot_start[here] + g->slot_count[here]; s++) {
         int32_t link = g->slot_link[s];
-        if (g->slot_peer[s] == there && (best < 0 || residual[link] > residual[best]))
+        if (g->slot_peer[s] == there && (best < 0 || residual[link] > residual[best])) {
             best = link;
+            if (!g->has_twins[here])
+                break;
+        }
     }
     return best;
 }
@@ -220,6 +225,7 @@ static bool add_slot(Graph *g, int32_t here, int32_t there, int32_t link)
     int32_t slot = g->slot_start[here] + g->slot_count[here];
     if (slot == g->slot_start[here + 1])
         return false;
+    g->has_twins[here] |= best_link(g, here, there) >= 0;
     g->slot_count[here]++;
     g->slot_link[slot] = link;
     g->slot_peer[slot] = there;
@@ -559,6 +565,7 @@ static bool book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t m
     }
     plan->path_pair[plan->n_paths] = pair;
     plan->path_hops[plan->n_paths] = hops;
+    plan->path_mbps[plan->n_paths] = given;
     plan->n_paths++;
     return true;
 }
