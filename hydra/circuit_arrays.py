@@ -173,7 +173,9 @@ class Circuits(AbstractSet[Circuit]):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Circuits):
-            return self._objects() == other
+            return isinstance(other, AbstractSet) and (
+                len(self) == len(other) and self._objects() == other
+            )
         if self is other:
             return True
         return len(self) == len(other) and bool(

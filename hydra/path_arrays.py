@@ -7,6 +7,7 @@ a frozenset of rack pairs. They create objects only on access.
 from __future__ import annotations
 
 from collections.abc import (
+    Callable,
     Collection,
     ItemsView,
     Iterable,
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar, cast, overload
+from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +90,7 @@ class PathTable:
 class Paths(Sequence[Path]):
     """A sequence of paths in arrays; equal to a tuple of the same paths."""
 
-    __slots__ = ("_keys", "_made", "circuits", "link", "table")
+    __slots__ = ("__weakref__", "_found", "_keys", "_made", "circuits", "link", "table")
 
     circuits: Circuits
     """Circuits of the paths, and possibly further circuits."""
@@ -100,6 +102,7 @@ class Paths(Sequence[Path]):
         self.circuits, self.link, self.table = circuits, link, table
         self._made: tuple[Path, ...] | None = None
         self._keys: NDArray[np.uint64] | None = None
+        self._found: tuple[ReferenceType[Paths], IntArray] | None = None
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> Paths:
@@ -157,10 +160,20 @@ class Paths(Sequence[Path]):
         return self._make(indices)
 
     def places_in(self, other: Paths) -> IntArray:
-        """Shape (F,): index of each path in ``other``; -1 for a missing path."""
-        places = np.full(len(self), -1, dtype=np.int32)
+        """Shape (F,), read-only: index of each path in ``other``; -1 for a missing path.
+
+        The last result is kept: a change asks for the places in the current state again and again.
+        """
         if not len(self) or not len(other):
-            return places
+            return np.full(len(self), -1, dtype=np.int32)
+        if self._found is None or self._found[0]() is not other:
+            places = self._search(other)
+            places.setflags(write=False)
+            self._found = ref(other), places
+        return self._found[1]
+
+    def _search(self, other: Paths) -> IntArray:
+        places = np.full(len(self), -1, dtype=np.int32)
         own, theirs = self.keys(), other.keys()
         order = np.argsort(theirs, kind="stable").astype(np.int32)
         at = np.minimum(np.searchsorted(theirs[order], own), len(order) - 1)
@@ -217,7 +230,8 @@ class Paths(Sequence[Path]):
     def _hashed(self) -> NDArray[np.uint64]:
         table = self.table
         mixed = table.hop_a.astype(np.uint64) << np.uint64(32) | table.hop_b.astype(np.uint64)
-        mixed += np.arange(len(mixed), dtype=np.uint64) - table.start[table.path].astype(np.uint64)
+        mixed += np.arange(len(mixed), dtype=np.uint64)
+        mixed -= np.repeat(table.start[:-1].astype(np.uint64), table.hops)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         sums = np.zeros(len(mixed) + 1, dtype=np.uint64)
@@ -272,7 +286,7 @@ class Lanes(Mapping[Path, VlanId]):
     @property
     def ids(self) -> frozenset[VlanId]:
         """The VLAN-IDs of the paths."""
-        return cast(frozenset[VlanId], frozenset(numbered(self.vlan)[0].tolist()))
+        return different(self.vlan)
 
     def unlike(self, other: Lanes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """(Mask of ``self``, mask of ``other``), each of shape (F,): True for paths that the other
@@ -289,7 +303,7 @@ class Lanes(Mapping[Path, VlanId]):
     def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
         """VLAN-IDs of the paths of pairs that are not in ``pairs``."""
         beside = ~among(self.paths.table.pair_codes(), pairs.codes)
-        return cast(frozenset[VlanId], frozenset(numbered(self.vlan[beside])[0].tolist()))
+        return different(self.vlan[beside])
 
     def between(self, pairs: Collection[Pair]) -> list[Path]:
         """The paths of the given pairs, lower rack first; creates no other paths."""
@@ -395,6 +409,11 @@ def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.boo
     return same
 
 
+def different(ids: IntArray) -> frozenset[VlanId]:
+    """The different VLAN-IDs."""
+    return cast(frozenset[VlanId], frozenset(np.flatnonzero(np.bincount(ids)).tolist()))
+
+
 def numbered(ids: IntArray) -> tuple[IntArray, IntArray]:
     """The different VLAN-IDs, ascending, and the place of each of ``ids`` among them."""
     there = np.bincount(ids) > 0
@@ -402,12 +421,16 @@ def numbered(ids: IntArray) -> tuple[IntArray, IntArray]:
     return np.flatnonzero(there).astype(np.int32), place[ids]
 
 
-def order_by(first: NDArray[Any], then: NDArray[Any]) -> NDArray[np.intp]:
-    """``np.lexsort((then, first))``, faster where few values of ``first`` are equal."""
+def order_by(
+    first: NDArray[Any], then: Callable[[NDArray[np.intp]], NDArray[Any]]
+) -> NDArray[np.intp]:
+    """Places in ascending order of ``first``. Equal values go by ``then``, a function that is given
+    the places of equal values, and returns the second key of each.
+    """
     order = np.argsort(first)
     ranked = first[order]
     equal = np.flatnonzero(ranked[1:] == ranked[:-1])
     tied = np.union1d(equal, equal + 1)
     which = np.sort(order[tied])
-    order[tied] = which[np.lexsort((then[which], first[which]))]
+    order[tied] = which[np.lexsort((then(which), first[which]))]
     return order

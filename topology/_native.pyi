@@ -32,9 +32,10 @@ def plan_paths(
     path_pair: NDArray[int32],
     path_hops: NDArray[int32],
     path_links: NDArray[int32],
+    path_mbps: NDArray[float64],
     /,
 ) -> tuple[int, int]:
-    """Run the rounds; returns how many links and paths there are in the last six, written here."""
+    """Run the rounds; writes the last seven, and returns how many links and paths are there."""
 
 def improve_links(
     n_racks: int,

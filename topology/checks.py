@@ -187,6 +187,8 @@ def _misplaced(
 def _number_problems(paths: Paths, paths_per_pair: int) -> Iterator[str]:
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
+    if paths_per_pair >= 1 and (np.diff(ends) > 0).all():
+        return
     _, first, count = np.unique(ends, return_index=True, return_counts=True)
     many = count > paths_per_pair
     for place, number in zip(first[many].tolist(), count[many].tolist(), strict=True):

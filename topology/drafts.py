@@ -160,7 +160,7 @@ class Ground:
         inside = rack_in[pairs.src] & rack_in[pairs.dst]
         n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
         # Beside reserved paths, further paths would take the traffic meant for the reserved rate.
-        most = budget.paths_of_pairs(fabric.n_racks)[pairs.src, pairs.dst]
+        most = budget.paths_between(pairs.src, pairs.dst)
         most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
         open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
         return cls(
@@ -349,6 +349,8 @@ def _merged(standing: Sequence[Path], new: Paths) -> Sequence[Path]:
 
 def _count_paths(paths: Sequence[Path], pairs: PairDemands, n_racks: int) -> NDArray[np.int64]:
     """Shape (F,): number of ``paths`` of each pair."""
+    if not paths:
+        return np.zeros(len(pairs), dtype=np.int64)
     table = PathTable.of(paths)
     place = pairs.places(table.src, table.dst, n_racks)
     return np.bincount(place[place >= 0], minlength=len(pairs))

@@ -74,6 +74,7 @@ def check_result(
     problems += _count_problems(paths, standing, budget.most_paths)
     problems += _change_problems(fabric, current, topology, pinned, budget)
     problems += _reserved_problems(fabric, topology, reserved)
+    both = _both_ways(wanted)
     if result.slots:
         problems += check_slots(fabric, result.slots, budget.timing)
         carried = count_load(fabric, wanted, topology, reserved).carried_mbps
@@ -84,13 +85,14 @@ def check_result(
         }
         share = slots_share(fabric, wanted, result.slots, budget.timing, kept)
     else:
-        problems += _unserved_problems(wanted, result)
+        problems += _unserved_problems(both, result)
         if not budget.boolean:
             new = paths.chosen(np.flatnonzero(~standing))
             problems += _weighted_problems(fabric, wanted, topology, new, reserved)
-        total = float(_both_ways(wanted).sum())
+        total = float(both.sum())
         circuits = CircuitTable.of(topology.circuits)
-        carried_mbps, _ = _counted(fabric, wanted, circuits, topology.paths, reserved)
+        directed = wanted if circuits.one_way.any() else both
+        carried_mbps, _ = _counted(fabric, directed, circuits, topology.paths, reserved)
         share = float(carried_mbps.sum()) / total if total else 1.0
     if abs(share - result.served_share) > _SHARE_TOLERANCE:
         problems.append(
@@ -181,9 +183,9 @@ def _reserved_problems(
             yield f"{circuit} carries {rate:g} Mbps, and {mbps:g} are reserved on it"
 
 
-def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Iterator[str]:
+def _unserved_problems(both: NDArray[np.float64], result: PlanResult) -> Iterator[str]:
     table = Paths.of(result.topology.paths).table
-    without = _both_ways(wanted) > 0
+    without = both > 0
     without[table.src, table.dst] = False
     reported = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
     codes = reported[::2] << 32 | reported[1::2]
@@ -244,7 +246,8 @@ def count_load(
     """
     circuits = Circuits.of(topology.circuits)
     wanted = validate_demand(demand, fabric.n_racks)
-    carried, remaining = _counted(fabric, wanted, circuits.table, topology.paths, reserved)
+    both = wanted if circuits.table.one_way.any() else _both_ways(wanted)
+    carried, remaining = _counted(fabric, both, circuits.table, topology.paths, reserved)
     ends = {(int(path.src), int(path.dst)) for path in topology.paths}
     return Load(
         {pair: float(carried[pair]) for pair in ends},
@@ -254,17 +257,19 @@ def count_load(
 
 def _counted(
     fabric: FabricArrays,
-    wanted: NDArray[np.float64],
+    both: NDArray[np.float64],
     circuits: CircuitTable,
     topology_paths: Sequence[Path],
     reserved: Reserved,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each of ``circuits``)."""
+    """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each of ``circuits``).
+
+    ``both``, shape (N, N), has the Mbps that each pair wants.
+    """
     paths = Paths.of(topology_paths)
-    both = wanted if circuits.one_way.any() else _both_ways(wanted)
     a, b = circuits.a, circuits.b
     remaining = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
-    own = np.zeros_like(both)
+    served = np.zeros_like(both)
     pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
     numbered = enumerate(circuits.circuits()) if pinned else ()
     place_of = {circuit: place for place, circuit in numbered if circuit in pinned}
@@ -272,11 +277,13 @@ def _counted(
         if all(circuit in place_of for circuit in path.circuits):
             along = [place_of[circuit] for circuit in path.circuits]
             given = min([mbps, *remaining[along].tolist()])
-            own[path.src, path.dst] += given
+            served[path.src, path.dst] += given
             remaining[along] -= given
     table = paths.table
-    served = np.zeros_like(both)
-    served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
+    if pinned:
+        own = np.minimum(both, served)[table.src, table.dst]
+        served = np.zeros_like(both)
+        served[table.src, table.dst] = own
     # A port sends on one circuit. All circuits of paths are there, or the checks before failed.
     number = np.full(fabric.n_ports, len(circuits), dtype=np.int32)  # no circuit: no limit
     number[a] = np.arange(len(circuits))
@@ -299,23 +306,27 @@ def _book(
     table = paths.table
     pair = table.src.astype(np.int64) * len(both) + table.dst
     flat_served = served.reshape(-1)
-    share = (both.reshape(-1)[pair] - flat_served[pair]) / _beside(paths)
+    wanted = both.reshape(-1)[pair]
+    share = (wanted - flat_served[pair]) / _beside(paths)
     given = np.zeros(len(paths))
-    order, part = _turns(paths, both)
+    order, part = _turns(paths, wanted)
     _native.book_turns(remaining, table.start, circuit, order.astype(np.int32), part, share, given)
     np.add.at(flat_served, pair, given)
 
 
-def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _turns(
+    paths: Paths, wanted: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """(Places of paths in the order of booking; the part of the path's share to book each time).
+
+    ``wanted``, shape (F,), has the Mbps that the pair of each path wants.
 
     First the first paths of all pairs with their whole share, then further paths, four times with a
     quarter.
     """
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
-    bits = np.rint(both[table.src, table.dst] * 1e6)
-    order = order_by(-bits, _hash_of_pair(ends))
+    order = order_by(-np.rint(wanted * 1e6), lambda tied: _hash_of_pair(ends[tied]))
     if (np.diff(ends) > 0).all():  # a path for each pair
         return order, np.ones(len(order))
     by_pair = np.lexsort((table.hops, ends))

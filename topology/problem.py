@@ -203,14 +203,16 @@ class Budget:
         """The budget with one path for a pair, unless the budget gives a number."""
         return self if self.paths_per_pair is not None else replace(self, paths_per_pair=1)
 
-    def paths_of_pairs(self, n: int) -> NDArray[np.int64]:
-        """Shape (n, n), symmetric: most paths of each pair of racks.
+    def paths_between(self, src: NDArray[Any], dst: NDArray[Any]) -> NDArray[np.int64]:
+        """Most paths of each pair of racks, in the shape of ``src`` and ``dst``.
 
         Demands that count only as a whole take one path.
         """
-        most = np.full((n, n), self.most_paths if self.boolean else 1, dtype=np.int64)
+        shape = np.broadcast_shapes(src.shape, dst.shape)
+        most = np.full(shape, self.most_paths if self.boolean else 1, dtype=np.int64)
         if self.connections is not None:
-            most = np.minimum(most, np.maximum(1, np.maximum(self.connections, self.connections.T)))
+            known = np.maximum(self.connections[src, dst], self.connections[dst, src])
+            most = np.minimum(most, np.maximum(1, known))
         return most
 
     def check(self, fabric: FabricArrays) -> None:
@@ -332,14 +334,14 @@ def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
         raise PlanError(
             f"the demand matrix has shape {demand.shape}: {n} racks need shape ({n}, {n})"
         )
-    wrong = ~np.isfinite(demand) | (demand < 0)
-    if wrong.any():
-        row, column = np.argwhere(wrong)[0]
+    least, most = (demand.min(), demand.max()) if demand.size else (0.0, 0.0)
+    if not (least >= 0 and np.isfinite(most)):  # also if an entry is NaN
+        row, column = np.argwhere(~np.isfinite(demand) | (demand < 0))[0]
         raise PlanError(
             f"demand[{row}, {column}] is {demand[row, column]} Mbps: "
             "entries must be finite and not negative"
         )
-    if demand.size and demand.max() > LARGEST_DEMAND_MBPS:
+    if most > LARGEST_DEMAND_MBPS:
         row, column = np.unravel_index(int(demand.argmax()), demand.shape)
         raise PlanError(
             f"demand[{row}, {column}] is {demand[row, column]:g} Mbps: at most "
@@ -395,11 +397,12 @@ def pair_demands(demand: DemandMatrix) -> PairDemands:
     A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
     So a pair needs the larger of its two directions.
     """
-    larger = np.triu(np.maximum(demand, demand.T), k=1)
-    src, dst = np.nonzero(larger)
-    mbps = larger[src, dst]
-    pairs = PairDemands(src.astype(np.int32), dst.astype(np.int32), mbps)
-    return pairs.chosen(largest_first(mbps, pairs.src, pairs.dst))
+    n = len(demand)
+    larger = np.maximum(demand, demand.T)
+    ends = np.flatnonzero((larger != 0) & ~np.tri(n, dtype=np.bool_)).astype(np.int32)
+    src, dst = np.divmod(ends, np.int32(max(1, n)))
+    pairs = PairDemands(src, dst, larger.reshape(-1)[ends])
+    return pairs.chosen(largest_first(pairs.mbps, src, dst))
 
 
 def largest_first(
@@ -410,7 +413,8 @@ def largest_first(
     Ties go by :func:`tie_break` with this ``salt``: rates from sums and shares are rarely equal to
     the last digit.
     """
-    return order_by(-np.rint(mbps / RATE_TOLERANCE_MBPS), tie_break(src, dst, salt))
+    rate = -np.rint(mbps / RATE_TOLERANCE_MBPS)
+    return order_by(rate, lambda tied: tie_break(src[tied], dst[tied], salt))
 
 
 def tie_break(src: IntArray, dst: IntArray, salt: int = 0) -> NDArray[np.uint64]:
@@ -462,7 +466,7 @@ def shares(wanted_mbps: NDArray[np.float64], n_paths: NDArray[np.int64]) -> NDAr
 
 def count_paths(place: IntArray, n_pairs: int) -> NDArray[np.int64]:
     """Number of paths of each pair, shape (pairs,); ``place`` is the pair of each path, or -1."""
-    return np.bincount(place[place >= 0], minlength=n_pairs)
+    return np.bincount(place if place.min(initial=0) >= 0 else place[place >= 0], minlength=n_pairs)
 
 
 def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> tuple[IntArray, IntArray]:
@@ -502,11 +506,13 @@ def measure_table(
     reserved: Reserved,
 ) -> PlanResult:
     """:func:`measure` with the given table of the topology's paths, and the pair of each path."""
-    served_mbps = _served_mbps(fabric, pairs, topology, table, place, reserved)
+    n_paths = count_paths(place, len(pairs))
+    served_mbps = _served_mbps(fabric, pairs, topology, table, place, n_paths, reserved)
     wanted_mbps = float(pairs.mbps.sum())
-    without = pairs.chosen(count_paths(place, len(pairs)) == 0)
-    order = np.lexsort((without.dst, without.src))
-    unserved = zip(without.src[order].tolist(), without.dst[order].tolist(), strict=True)
+    without = pairs.chosen(n_paths == 0)
+    codes = np.sort(without.src.astype(np.int64) * fabric.n_racks + without.dst)
+    src, dst = np.divmod(codes, max(1, fabric.n_racks))
+    unserved = zip(src.tolist(), dst.tolist(), strict=True)
     return PlanResult(
         topology=topology,
         unserved=tuple(unserved),
@@ -521,6 +527,7 @@ def _served_mbps(
     topology: Topology,
     table: PathTable,
     place: IntArray,
+    n_paths: NDArray[np.int64],
     reserved: Reserved,
 ) -> float:
     ends = CircuitTable.of(topology.circuits)
@@ -538,5 +545,5 @@ def _served_mbps(
                 if pair >= 0:
                     wanted[pair] -= min(held, wanted[pair])
     covered = pairs.mbps - wanted
-    share = shares(wanted, count_paths(place, len(pairs)))
+    share = shares(wanted, n_paths)
     return float(covered.sum() + serve(table, table.hop_a, residual, place, share).sum())

@@ -13,7 +13,7 @@ from hydra.circuit_arrays import CircuitTable
 from hydra.model import Circuit
 from topology import _native
 from topology.problem import RATE_TOLERANCE_MBPS, FabricArrays, PairDemands
-from topology.tables import IntArray, starts
+from topology.tables import IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ class Rounds:
         pair_class = np.searchsorted(fabric.rates_mbps, mbps - RATE_TOLERANCE_MBPS)
         pair, hops = np.zeros((2, len(which)), dtype=np.int32)
         links = np.full((len(which), self.max_hops), -1, dtype=np.int32)
+        given = np.zeros(len(which))
         before = self.n_links
-        left = self.residual_mbps.copy()
         self.n_links, n_paths = _native.plan_paths(
             fabric.n_racks,
             fabric.n_planes,
@@ -187,13 +187,12 @@ class Rounds:
             pair,
             hops,
             links,
+            given,
         )
         new = slice(before, self.n_links)
-        left[new] = self.rates_mbps()[new]
         self.is_free[self.link_a[new]] = self.is_free[self.link_b[new]] = False
-        turns = pair[:n_paths]
-        given = _given(hops[:n_paths], links[:n_paths], turns, left, mbps)
-        return FoundPaths(which[turns], hops[:n_paths], links[:n_paths], given)
+        made = slice(n_paths)
+        return FoundPaths(which[pair[made]], hops[made], links[made], given[made])
 
     def rates_mbps(self) -> NDArray[np.float64]:
         """Shape (L,): the rate of each circuit."""
@@ -206,18 +205,3 @@ class Rounds:
         """Give back the capacity that the paths took."""
         taken = np.repeat(paths.given_mbps, paths.hops)
         np.add.at(self.residual_mbps, paths.links[paths.links >= 0], taken)
-
-
-def _given(
-    hops: IntArray,
-    links: IntArray,
-    turns: IntArray,
-    residual_mbps: NDArray[np.float64],
-    wanted_mbps: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Mbps that each path took when booked: the rounds' arithmetic once more, in order."""
-    given = np.zeros(len(hops))
-    order = np.arange(len(hops), dtype=np.int32)
-    along = links[links >= 0]
-    _native.serve_paths(residual_mbps, starts(hops), along, order, turns, wanted_mbps, given)
-    return given

@@ -42,7 +42,7 @@ class Standing:
 
     def open_paths(self, n: int, reserved: Reserved, budget: Budget) -> NDArray[np.int64]:
         """Shape (n, n), symmetric: number of further paths that two racks may get."""
-        count = budget.paths_of_pairs(n)
+        count = budget.paths_between(*np.ogrid[:n, :n])
         np.fill_diagonal(count, 0)
         for path in self.paths:
             ends = [path.src, path.dst]

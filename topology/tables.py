@@ -16,10 +16,11 @@ def ranked(keys: IntArray, size: int) -> IntArray:
     Negative keys are left out, equal keys stay in order. All-different keys, the usual case, need
     no sorting.
     """
+    valid = None if keys.min(initial=0) >= 0 else np.flatnonzero(keys >= 0)
+    chosen = keys if valid is None else keys[valid]
     at = np.full(size, -1, dtype=np.int32)
-    valid = np.flatnonzero(keys >= 0).astype(np.int32)
-    at[keys[valid]] = valid
-    found: IntArray = at[at >= 0]
-    if len(found) == len(valid):
-        return found
-    return valid[np.argsort(keys[valid], kind="stable")]
+    at[chosen] = np.arange(len(chosen), dtype=np.int32)
+    order: IntArray = at[at >= 0]
+    if len(order) < len(chosen):
+        order = np.argsort(chosen, kind="stable").astype(np.int32)
+    return order if valid is None else valid[order].astype(np.int32)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.circuit_arrays import CircuitTable
 from hydra.columns import column
 from hydra.errors import PlanError
 from hydra.model import Circuit, NetworkState, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths, numbered
+from hydra.path_arrays import Lanes, Paths, different
 from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, starts
@@ -65,14 +66,15 @@ def allocate(
     place = paths.places_in(before.paths)
     standing = np.zeros(len(before), dtype=np.bool_)
     standing[place[place >= 0]] = True
-    kept = np.where(place >= 0, before.vlan[place], _NONE) if len(before) else place
-    outside = (kept < vlans.first) | (kept > vlans.last)
     standing &= (before.vlan >= vlans.first) & (before.vlan <= vlans.last)
-    kept[outside] = _NONE
+    kept = np.full(len(paths), _NONE, dtype=np.int32)
+    found = np.flatnonzero(place >= 0)
+    known = before.vlan[place[found]]
+    kept[found] = np.where((known < vlans.first) | (known > vlans.last), _NONE, known)
     in_use = before.ids
     pool = current.pool
-    losing = set(numbered(before.vlan[~standing])[0].tolist())
-    joinable = sorted(set(numbered(kept[kept != _NONE])[0].tolist()) - losing - pool.resting)
+    losing = different(before.vlan[~standing])
+    joinable = sorted(different(kept[kept != _NONE]) - losing - pool.resting)
     fresh = pool.free(vlans, in_use)
     removed = current.topology.circuits - target.circuits
     bins, needed = _pack(fabric, removed, paths, kept, ())
@@ -123,7 +125,6 @@ def _pack(
     start[residents] = places[places >= 0]
 
     def packing(order: IntArray) -> _Packing:
-        order = order[is_new[order]]
         bin_of = start.copy()
         n_bins = _native.pack_paths(
             fabric.n_racks,
@@ -139,7 +140,7 @@ def _pack(
         )
         return _Packing(order, bin_of, n_bins)
 
-    best = min(map(packing, walk.orders()), key=lambda attempt: attempt.n_bins)
+    best = min(map(packing, walk.orders(is_new)), key=lambda attempt: attempt.n_bins)
     while (again := packing(best.last_bins_first())).n_bins < best.n_bins:
         best = again
     return best.bin_of, best.n_bins - len(joinable)
@@ -170,7 +171,8 @@ class _Packing:
         """The paths by bin, the last bin first, in the previous order within each bin: packing in
         this order needs no more bins.
         """
-        from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
+        small = np.min_scalar_type(self.n_bins)  # words of up to 16 bits are sorted by radix
+        from_last = (self.n_bins - self.bin_of[self.order]).astype(small)
         return self.order[np.argsort(from_last, kind="stable")]
 
 
@@ -205,19 +207,21 @@ class _Walk:
             fabric.racks_along(paths[index])
         return cls(table, rack, starts(table.hops + np.int32(1))[:-1])
 
-    def orders(self) -> tuple[IntArray, IntArray]:
-        """Two orders to pack in: by relay, direct paths last, and by hops, then relay.
+    def orders(self, which: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+        """Two orders to pack the paths ``which`` in: by relay, direct paths last, and by hops, then
+        relay.
 
         Stars around a relay are trees, and long paths are bulky. Ties stay in order.
         """
+        order = np.flatnonzero(which).astype(np.int32)
         hops = self.table.hops
         longest = int(hops.max(initial=1))
-        relays = []
-        for place in range(1, longest):
-            relay = np.zeros(len(hops), dtype=np.uint16)  # words of 16 bits are sorted by radix
+        for place in range(longest - 1, 0, -1):
+            # Words of 16 bits are sorted by radix.
+            relay = np.zeros(len(hops), dtype=np.uint16)
             there = hops > place
             relay[there] = self.rack[self.first[there] + place] + 1
-            relays.append(relay)
-        by_relay = np.lexsort([*relays[::-1], (hops == 1).astype(np.uint16)])
-        longest_first = np.lexsort([*relays[::-1], (longest - hops).astype(np.uint16)])
-        return by_relay.astype(np.int32), longest_first.astype(np.int32)
+            order = order[np.argsort(relay[order], kind="stable")]
+        hops = hops[order]
+        by_hops = [order[hops == count] for count in range(longest, -1, -1)]
+        return np.concatenate([order[hops != 1], order[hops == 1]]), np.concatenate(by_hops)

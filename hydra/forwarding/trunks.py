@@ -41,12 +41,19 @@ class Trunks(Mapping[PortId, PortVlans]):
     def of(cls, state: NetworkState, n_ports: int, parking: VlanId) -> Trunks:
         """The VLANs of the paths at each of ``n_ports`` ports."""
         lanes = lanes_of(state)
-        table = lanes.paths.table
+        paths, circuits = lanes.paths, lanes.paths.circuits.table
         vlans, place = numbered(lanes.vlan)
-        of_hop = np.repeat(place, table.hops)
-        carries = np.zeros((n_ports, len(vlans)), dtype=np.bool_)
-        carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
-        return cls(vlans, np.packbits(carries, axis=1), parking)
+        carries = np.zeros((len(circuits), len(vlans)), dtype=np.bool_)
+        row = paths.link.astype(np.intp) * len(vlans)
+        carries.reshape(-1)[row + np.repeat(place, paths.table.hops)] = True
+        of_circuit = np.packbits(carries, axis=1)
+        bits = np.zeros((n_ports, of_circuit.shape[1]), dtype=np.uint8)
+        ends = np.concatenate([circuits.a, circuits.b])
+        by_port = np.argsort(ends, kind="stable")
+        ports, first = np.unique(ends[by_port], return_index=True)
+        if len(ports):
+            bits[ports] = np.bitwise_or.reduceat(of_circuit[by_port % len(circuits)], first)
+        return cls(vlans, bits, parking)
 
     def without(self, vlans: frozenset[VlanId], ports: IntArray) -> Trunks:
         """A copy with ``vlans`` removed from ``ports``."""
@@ -60,19 +67,23 @@ class Trunks(Mapping[PortId, PortVlans]):
         unlike = (self.bits & np.packbits(~own)).any(axis=1)
         unlike |= (other.bits & np.packbits(~others)).any(axis=1)
         if own.any():
-            unlike |= (self._only(own) != other._only(others)).any(axis=1)
+            if own.all() and others.all():
+                unlike |= (self.bits != other.bits).any(axis=1)
+            else:
+                unlike |= (self._carries(own) != other._carries(others)).any(axis=1)
         return np.flatnonzero(unlike)
 
     def packed(self, ports: NDArray[np.intp]) -> PackedTrunks:
         """The membership of each of ``ports``."""
         return PackedTrunks(self.vlans, self.bits[ports], self.parking)
 
-    def _only(self, chosen: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        """``bits`` with a bit for each VLAN that is True in ``chosen``, shape (V,)."""
-        if chosen.all():
-            return self.bits
-        carries = np.unpackbits(self.bits, axis=1, count=len(self.vlans))
-        return np.packbits(carries[:, chosen], axis=1)
+    def _carries(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """True for each port and VLAN that the port carries, of the VLANs that are True in
+        ``chosen``, shape (V,).
+        """
+        byte, bit = np.divmod(np.flatnonzero(chosen), 8)
+        carried: NDArray[np.bool_] = (self.bits[:, byte] & (128 >> bit).astype(np.uint8)) > 0
+        return carried
 
     def __len__(self) -> int:
         return len(self.bits)

@@ -173,7 +173,7 @@ def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair
 def _changed(current: NetworkState, target: NetworkState) -> Pairs:
     old, new = Lanes.of(current.vlans), Lanes.of(target.vlans)
     codes = old.paths.table.pair_codes(), new.paths.table.pair_codes()
-    ended, begun = old.unlike(new)
+    begun, ended = new.unlike(old)
     both = np.sort(np.concatenate([codes[0][ended], codes[1][begun]]), kind="stable")
     return Pairs(both[np.diff(both, prepend=-1) > 0])  # two ascending runs: np.unique is slower
 

@@ -41,10 +41,10 @@ static inline void drop_all(word *set, const word *others, int32_t words)
 
 static inline bool meet(const word *one, const word *other, int32_t words)
 {
+    word common = 0; /* all words are read, so that the compiler compares several at a time */
     for (int32_t w = 0; w < words; w++)
-        if (one[w] & other[w])
-            return true;
-    return false;
+        common |= one[w] & other[w];
+    return common;
 }
 
 /* The lowest element of both sets, or -1. */

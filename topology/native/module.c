@@ -48,6 +48,7 @@ static PyObject *py_plan_paths(PyObject *self, PyObject *args)
     plan.path_pair = integers_out(&a, &pairs.count);
     plan.path_hops = integers_out(&a, &pairs.count);
     plan.path_links = integers_out(&a, &n_hops);
+    plan.path_mbps = doubles_out(&a, &pairs.count);
     if (!a.failed && n_links < (int64_t)standing.count + w.n_ports / 2)
         fail(&a, "leaves too little room for links");
     if (!a.failed && n_hops < (int64_t)pairs.count * rules.max_hops)

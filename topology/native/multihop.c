@@ -23,10 +23,12 @@ typedef struct {
     int32_t *port_order;
     word *racks_on;  /* (class, plane): racks with a free port of the class or a faster class */
     word *planes_of; /* (class, rack): the same the other way round */
+    word *open;      /* (class): racks with any such port */
     Plan *plan;
     int32_t *slot_start; /* per rack: as many slots for links as ports */
     int32_t *slot_count;
     int32_t *slot_link, *slot_peer;
+    bool *has_twins; /* per rack: two links lead to the same rack */
     word *live; /* per rack: its neighbours over links with anything left */
     CircuitList preferred;
     int32_t *preferred_next; /* the next of the same lower rack, or -1 */
@@ -54,10 +56,10 @@ static void *zeroed(bool *failed, size_t count, size_t size)
 static void release(Graph *g)
 {
     void *all[] = {
-        g->is_free,         g->port_start,   g->port_order, g->racks_on,  g->planes_of,
+        g->is_free,         g->port_start,   g->port_order, g->racks_on,  g->planes_of, g->open,
         g->slot_start,      g->slot_count,   g->slot_link,  g->slot_peer, g->live,
         g->preferred_next,  g->direct_left,  g->relays,     g->near,      g->near_dst,  g->level,
-        g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks,
+        g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks, g->has_twins,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -75,9 +77,11 @@ static bool acquire(Graph *g, const Wiring *w, int32_t n_preferred, int32_t max_
     ZEROED(&failed, g->port_order, ports);
     ZEROED(&failed, g->racks_on, classes * planes * g->rack_words);
     ZEROED(&failed, g->planes_of, classes * racks * g->plane_words);
+    ZEROED(&failed, g->open, classes * g->rack_words);
     ZEROED(&failed, g->slot_start, racks + 1);
     ZEROED(&failed, g->slot_count, racks);
     ZEROED(&failed, g->slot_link, ports);
+    ZEROED(&failed, g->has_twins, racks);
     ZEROED(&failed, g->slot_peer, ports);
     ZEROED(&failed, g->live, racks * g->rack_words);
     ZEROED(&failed, g->preferred_next, n_preferred);
@@ -104,6 +108,11 @@ static word *racks_on(const Graph *g, int32_t class, int32_t plane)
 static word *planes_of(const Graph *g, int32_t class, int32_t rack)
 {
     return g->planes_of + ((size_t)class * g->wiring->n_racks + rack) * g->plane_words;
+}
+
+static word *open_racks(const Graph *g, int32_t class)
+{
+    return g->open + (size_t)class * g->rack_words;
 }
 
 /* The lowest free port of the class or a faster class, or -1. */
@@ -135,6 +144,7 @@ static void free_port(Graph *g, int32_t port)
     for (int32_t class = 0; class <= g->wiring->port_class[port]; class++) {
         put(racks_on(g, class, plane), rack);
         put(planes_of(g, class, rack), plane);
+        put(open_racks(g, class), rack);
     }
 }
 
@@ -147,6 +157,8 @@ static void take_port(Graph *g, int32_t port)
             break;
         drop(racks_on(g, class, plane), rack);
         drop(planes_of(g, class, rack), plane);
+        if (next_in(planes_of(g, class, rack), 0, g->plane_words) < 0)
+            drop(open_racks(g, class), rack);
     }
 }
 
@@ -186,8 +198,11 @@ static int32_t best_link(const Graph *g, int32_t here, int32_t there)
     int32_t best = -1;
     for (int32_t s = g->slot_start[here]; s < g->slot_start[here] + g->slot_count[here]; s++) {
         int32_t link = g->slot_link[s];
-        if (g->slot_peer[s] == there && (best < 0 || residual[link] > residual[best]))
+        if (g->slot_peer[s] == there && (best < 0 || residual[link] > residual[best])) {
             best = link;
+            if (!g->has_twins[here])
+                break;
+        }
     }
     return best;
 }
@@ -210,6 +225,7 @@ static bool add_slot(Graph *g, int32_t here, int32_t there, int32_t link)
     int32_t slot = g->slot_start[here] + g->slot_count[here];
     if (slot == g->slot_start[here + 1])
         return false;
+    g->has_twins[here] |= best_link(g, here, there) >= 0;
     g->slot_count[here]++;
     g->slot_link[slot] = link;
     g->slot_peer[slot] = there;
@@ -382,11 +398,15 @@ static void grow_levels(Graph *g, int32_t src, int32_t dst, int32_t distance, Ne
     }
 }
 
+/* The planes of free ports of a set of racks, into g->level_planes. */
 static void find_planes(Graph *g, const word *set, int32_t class)
 {
+    const word *open = open_racks(g, class);
     memset(g->level_planes, 0, g->plane_words * sizeof *g->level_planes);
-    FOR_EACH(rack, set, g->rack_words)
-        add_all(g->level_planes, planes_of(g, class, rack), g->plane_words);
+    for (int32_t w = 0; w < g->rack_words; w++)
+        for (word left = set[w] & open[w]; left; left &= left - 1)
+            add_all(g->level_planes, planes_of(g, class, w * WORD_BITS + lowest(left)),
+                    g->plane_words);
 }
 
 /* The lexicographically smallest path of exactly `hops` >= 3 hops between racks not joined by
@@ -545,6 +565,7 @@ static bool book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t m
     }
     plan->path_pair[plan->n_paths] = pair;
     plan->path_hops[plan->n_paths] = hops;
+    plan->path_mbps[plan->n_paths] = given;
     plan->n_paths++;
     return true;
 }

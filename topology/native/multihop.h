@@ -47,6 +47,7 @@ typedef struct {
     int32_t *path_pair;       /* index of the pair */
     int32_t *path_hops;
     int32_t *path_links; /* max_hops per path, in hop order from src to dst */
+    double *path_mbps;   /* taken from each of the path's links */
 } Plan;
 
 typedef enum {

@@ -253,16 +253,21 @@ static word complete(const Packing *p, int32_t block, int32_t path)
     return bins;
 }
 
-/* The first bin with all circuits of the path; else, among bins that stay a forest, the first with
-   the fewest missing circuits; or -1. */
-static int32_t find_bin(Packing *p, int32_t path)
+/* The first bin with all circuits of the path, or -1. */
+static int32_t find_complete(const Packing *p, int32_t path)
 {
-    int32_t hops = p->paths.start[path + 1] - p->paths.start[path];
     for (int32_t b = 0; b < p->n_blocks; b++) {
         word bins = complete(p, b, path);
         if (bins)
             return b * WORD_BITS + lowest(bins);
     }
+    return -1;
+}
+
+/* Among bins that stay a forest, the first with the fewest missing circuits, or -1. */
+static int32_t find_bin(Packing *p, int32_t path)
+{
+    int32_t hops = p->paths.start[path + 1] - p->paths.start[path];
     for (int32_t b = 0; b < p->n_blocks; b++) {
         Block *block = p->blocks + b;
         block->loopless = ~block->spanning & ~rivalled(p, b, path);
@@ -292,14 +297,17 @@ static int32_t longest(PathList paths)
 enum { AHEAD = 8 };
 
 /* Asks for the data of coming paths: the order jumps about in arrays larger than the cache. */
-static void fetch_ahead(PathList paths, const int32_t *order, int32_t left)
+static void fetch_ahead(const Packing *p, const int32_t *order, int32_t left)
 {
-    if (left > 2 * AHEAD)
-        __builtin_prefetch(paths.start + order[2 * AHEAD]);
-    if (left > AHEAD) {
-        int32_t hop = paths.start[order[AHEAD]];
+    PathList paths = p->paths;
+    if (left > 3 * AHEAD) {
+        __builtin_prefetch(paths.start + order[3 * AHEAD]);
+        int32_t hop = paths.start[order[2 * AHEAD]];
         __builtin_prefetch(paths.circuit + hop);
-        __builtin_prefetch(paths.rack + hop + order[AHEAD]);
+        __builtin_prefetch(paths.rack + hop + order[2 * AHEAD]);
+        int32_t next = order[AHEAD];
+        for (int32_t h = paths.start[next]; h < paths.start[next + 1]; h++)
+            __builtin_prefetch(carried(p, paths.circuit[h], 0));
     }
 }
 
@@ -314,15 +322,18 @@ int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *resident
     for (int32_t i = 0; ready && i < n_residents; i++)
         add(&p, residents[i], bin_of[residents[i]]);
     for (int32_t i = 0; ready && i < n_order; i++) {
-        fetch_ahead(paths, order + i, n_order - i);
+        fetch_ahead(&p, order + i, n_order - i);
         int32_t path = order[i];
-        int32_t bin = find_bin(&p, path);
+        int32_t bin = find_complete(&p, path);
         if (bin < 0) {
-            bin = p.n_bins;
-            ready = open_bin(&p);
+            bin = find_bin(&p, path);
+            if (bin < 0) {
+                bin = p.n_bins;
+                ready = open_bin(&p);
+            }
+            if (ready)
+                add(&p, path, bin);
         }
-        if (ready)
-            add(&p, path, bin);
         bin_of[path] = bin;
     }
     release(&p);

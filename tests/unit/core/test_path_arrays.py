@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import gc
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hydra.model import (
     Circuit,
@@ -18,7 +21,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, Pairs, Paths, PathTable, lanes_of
+from hydra.path_arrays import Lanes, Pairs, Paths, PathTable, lanes_of, order_by
 
 PORTS = 4
 """Ports by rack: port 4r + p is on plane p."""
@@ -100,6 +103,27 @@ def test_places_are_those_of_equal_paths(monkeypatch, seed, alike):
     assert as_arrays(mine).places_in(as_arrays(theirs)).tolist() == expected
     assert max(expected) >= 0 > min(expected)
     assert as_arrays(mine).places_in(as_arrays(())).tolist() == [-1] * len(mine)
+
+
+def test_places_in_other_paths_are_searched_anew():
+    mine = as_arrays(some_paths(1))
+    for seed in (1, 101, 1):
+        theirs = some_paths(seed)
+        place_of = {path: place for place, path in enumerate(theirs)}
+        expected = [place_of.get(path, -1) for path in mine]
+        others = as_arrays(theirs)
+        for _ in range(2):
+            assert mine.places_in(others).tolist() == expected
+        del others
+        gc.collect()  # the next paths may stand at the same address
+
+
+@given(st.lists(st.tuples(st.sampled_from([-1.5, 0.0, 2.0]), st.integers(0, 3)), max_size=12))
+def test_the_order_by_two_keys_is_that_of_a_stable_sort(keys):
+    first = np.array([key[0] for key in keys])
+    then = np.array([key[1] for key in keys], dtype=np.intp)
+    expected = np.lexsort((then, first)).tolist()
+    assert order_by(first, lambda places: then[places]).tolist() == expected
 
 
 @pytest.mark.parametrize("seed", range(5))

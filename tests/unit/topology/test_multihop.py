@@ -26,7 +26,8 @@ from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, Circuit, Path, PlaneId, PortId, RackId, Topology
 from topology.checks import check_topology
 from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
-from topology.problem import Budget, PlanResult, Reserved
+from topology.problem import Budget, PlanResult, Reserved, pair_demands
+from topology.rounds import Rounds, Rule
 
 pytestmark = pytest.mark.takes(15)
 
@@ -39,6 +40,22 @@ def plan(fabric, demand, current=EMPTY_TOPOLOGY, reserved=NOTHING_RESERVED, **bu
 
 
 # --- the rounds -----------------------------------------------------------------------------
+
+
+@given(st.data(), st.booleans(), st.booleans())
+def test_rates_of_a_run_are_those_of_booking_its_paths_in_order(data, whole, widest):
+    fabric = data.draw(fabrics())
+    pairs = pair_demands(data.draw(demands(fabric.n_racks)))
+    is_free = np.ones(fabric.n_ports, dtype=np.uint8)
+    rounds = Rounds.on(fabric, pairs, 3, frozenset(), is_free, [], [])
+    rule = Rule(whole=whole, partial=not whole, widest=widest)
+    found = rounds.run(rule, np.arange(len(pairs), dtype=np.int32), pairs.mbps)
+    residual = rounds.rates_mbps()
+    for pair, row, given_mbps in zip(found.pair, found.links, found.given_mbps, strict=True):
+        along = row[row >= 0]
+        assert given_mbps == min(pairs.mbps[pair], residual[along].min())
+        residual[along] -= given_mbps
+    assert residual.tolist() == rounds.residual_mbps[: rounds.n_links].tolist()
 
 
 def test_two_racks_get_a_circuit_on_the_lowest_plane():

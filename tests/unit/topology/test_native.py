@@ -28,16 +28,16 @@ def search_arguments():
         ints(1, 1),
         np.ones(2, dtype=np.uint8),
         *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(1)),
-        *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(3, INTS)),
+        *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(3, INTS), np.zeros(1)),
     ]
 
 
 def test_a_search():
     arguments = search_arguments()
     assert _native.plan_paths(*arguments) == (1, 1)
-    link_a, link_b, residual, pair, hops, links = arguments[-6:]
+    link_a, link_b, residual, pair, hops, links, given = arguments[-7:]
     assert (link_a[0], link_b[0], residual[0]) == (0, 1, 40.0)
-    assert (pair[0], hops[0], links[0]) == (0, 1, 0)
+    assert (pair[0], hops[0], links[0], given[0]) == (0, 1, 0, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ def test_a_search():
         (21, np.ones(1, dtype=np.uint8), "argument 22 has the wrong length"),
         (25, np.zeros(2, INTS), "argument 26 has the wrong length"),
         (27, np.zeros(2, INTS), "leaves too little room for hops"),
+        (28, np.zeros(2), "argument 29 has the wrong length"),
     ],
 )
 def test_a_search_refuses(position, value, message):

@@ -3,7 +3,9 @@ from ipaddress import IPv4Network
 
 import numpy as np
 import pytest
-from topology_fabrics import circuit, full, path
+from hypothesis import given
+from hypothesis import strategies as st
+from topology_fabrics import circuit, demands, full, path
 
 from hydra.errors import PlanError
 from hydra.model import (
@@ -20,6 +22,7 @@ from hydra.model import (
 )
 from topology.plan_checks import _hash_of_pair
 from topology.problem import Budget, FabricArrays, pair_demands, tie_break, validate_demand
+from topology.tables import ranked
 
 
 def _fabric() -> Fabric:
@@ -49,6 +52,38 @@ def _fabric() -> Fabric:
         10.0,
         100.0,
     )
+
+
+@given(st.integers(0, 6).flatmap(demands))
+def test_pairs_go_by_the_larger_direction_and_then_by_the_hash(demand):
+    def turn(pair):
+        ends = (np.array([end], dtype=np.int32) for end in pair[1:])
+        return -round(pair[0] * 1e6), int(tie_break(*ends)[0])
+
+    n = len(demand)
+    wanted = [
+        (max(demand[src, dst], demand[dst, src]), src, dst)
+        for src in range(n)
+        for dst in range(src + 1, n)
+    ]
+    pairs = pair_demands(demand)
+    found = list(zip(pairs.mbps.tolist(), pairs.src.tolist(), pairs.dst.tolist(), strict=True))
+    assert found == sorted((pair for pair in wanted if pair[0] > 0), key=turn)
+
+
+def test_a_pair_has_no_more_paths_than_connections_in_the_direction_with_more():
+    connections = np.array([[0, 9, 0], [2, 0, 3], [0, 1, 0]])
+    budget = Budget(3, paths_per_pair=4, connections=connections)
+    assert budget.paths_between(*np.ogrid[:3, :3]).tolist() == [[1, 4, 1], [4, 1, 3], [1, 3, 1]]
+    assert budget.paths_between(np.array([2, 0]), np.array([1, 2])).tolist() == [3, 1]
+    alone = dataclasses.replace(budget, boolean=False, connections=None)
+    assert alone.paths_between(*np.ogrid[:2, :2]).tolist() == [[1, 1], [1, 1]]
+
+
+@given(st.lists(st.integers(-1, 8), max_size=9))
+def test_ranks_leave_negative_keys_out_and_are_stable(keys):
+    expected = sorted((i for i, key in enumerate(keys) if key >= 0), key=keys.__getitem__)
+    assert ranked(np.array(keys, dtype=np.int32), 9).tolist() == expected
 
 
 def test_arrays_of_a_fabric_agree_with_it():

@@ -19,12 +19,13 @@ from topology_fabrics import (
 
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Topology, VlanId, VlanRange
+from hydra.path_arrays import Paths
 from hydra.vlan_pool import VlanPool
 from topology.checks import check_topology, check_transit, check_vlans
 from topology.multihop import plan_hydra_bfs
 from topology.problem import Budget, Reserved
 from topology.transit import TransitOrder, transit_order
-from topology.vlan import allocate
+from topology.vlan import _Walk, allocate
 
 START = NetworkState()
 
@@ -55,6 +56,23 @@ def test_paths_that_overlap_share_a_vlan():
     fabric = line(4)
     state = allocate(fabric, START, topology_of(along(fabric, 0, 2), along(fabric, 1, 3)), VLANS)
     assert set(state.vlans.values()) == {100}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_orders_of_packing_go_by_relays_and_by_hops(seed):
+    random = np.random.default_rng(seed)
+    fabric = full(24, 3)
+    demand = np.where(random.random((24, 24)) < 0.7, random.exponential(9.0, (24, 24)), 0.0)
+    np.fill_diagonal(demand, 0.0)
+    plan = plan_hydra_bfs(fabric, demand, EMPTY_TOPOLOGY, Reserved(), Budget(3))
+    paths = Paths.of(plan.topology.paths)
+    which = random.random(len(paths)) < 0.8
+    relays = [(*fabric.racks_along(path)[1:-1], -1, -1)[:2] for path in paths]
+    places = np.flatnonzero(which).tolist()
+    by_relay, longest_first = (order.tolist() for order in _Walk.of(fabric, paths).orders(which))
+    assert by_relay == sorted(places, key=lambda i: (paths[i].hops == 1, relays[i]))
+    assert longest_first == sorted(places, key=lambda i: (-paths[i].hops, relays[i]))
+    assert {path.hops for path in paths} == {1, 2, 3}
 
 
 def test_a_ring_needs_two_vlans():
