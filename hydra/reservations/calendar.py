@@ -70,13 +70,13 @@ class Calendar:
         if (old := self._bookings.get(booking.key)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
-        self._by_pair.setdefault((booking.path.src, booking.path.dst), IntervalIndex()).add(booking)
+        _enter(self._by_pair, (booking.path.src, booking.path.dst), booking)
         for circuit in booking.path.circuits:
-            self._by_circuit.setdefault(circuit, IntervalIndex()).add(booking)
-            for port in circuit.ends:
-                self._circuits_at.setdefault(port, set()).add(circuit)
+            if _enter(self._by_circuit, circuit, booking):
+                for port in circuit.ends:
+                    self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
-            self._by_server.setdefault(server, IntervalIndex()).add(booking)
+            _enter(self._by_server, server, booking)
         for window in self._windows:
             window.note_added(booking)
 
@@ -159,6 +159,16 @@ class Calendar:
         return window
 
 
+def _enter(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking: Booking) -> bool:
+    """Add an entry; return True if the key had no entries before."""
+    if (entries := index.get(key)) is not None:
+        entries.add(booking)
+        return False
+    index[key] = entries = IntervalIndex()
+    entries.add(booking)
+    return True
+
+
 def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: str) -> bool:
     """Remove an entry; return True if the key has no entries left."""
     entries = index[key]
@@ -173,12 +183,13 @@ _NO_NEED: Final = Need(0.0)
 
 
 @dataclass(slots=True)
-class _Lit:
-    """A booked circuit that new bookings may use, with the room known."""
+class _Use:
+    """Use of a circuit during a window."""
 
     circuit: Circuit
-    spare_mbps: float | None = None
-    """None: not known."""
+    rate_mbps: float
+    load_mbps: float | None = None
+    """Peak of the booked Mbps; infinite for an exclusive circuit; None: not known."""
 
 
 class Window:
@@ -203,13 +214,13 @@ class Window:
             self._standing_of.setdefault((path.src, path.dst), []).append(path)
         # What is known of the occupancy. Searches ask for the same racks and pairs again and again.
         self._users: dict[PortId, frozenset[Circuit]] = {}
-        self._loads: dict[Circuit, float] = {}
+        self._uses: dict[Circuit, _Use] = {}
         self._met: dict[Pair, list[Booking]] = {}
         self._booked: dict[Pair, frozenset[Path]] = {}
         self._idle: dict[RackId, list[PortId]] = {}
         self._idle_by_plane: dict[PlaneId, list[PortId]] = {}
-        self._lit: dict[RackId, list[tuple[_Lit, RackId]]] = {}
-        self._lit_by_circuit: dict[Circuit, _Lit] = {}
+        self._lit: dict[RackId, list[tuple[_Use, RackId]]] = {}
+        """Booked circuits that new bookings may use, with the racks at the far ends."""
 
     def is_of(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> bool:
         """True if the window is that of the arguments."""
@@ -233,10 +244,10 @@ class Window:
                     self._forget_racks((*users, circuit))
                     self._users[port] = users | {circuit}
                     self._idle_by_plane.pop(circuit.plane, None)
-            if (load := self._loads.pop(circuit, None)) is not None and whole:
-                self._loads[circuit] = inf if booking.exclusive else load + booking.mbps
-            if (lit := self._lit_by_circuit.get(circuit)) is not None:
-                lit.spare_mbps = None
+            use = self._uses.get(circuit)
+            if use is not None and (load := use.load_mbps) is not None:
+                more_mbps = inf if booking.exclusive else booking.mbps
+                use.load_mbps = load + more_mbps if whole else None
 
     def note_removed(self, booking: Booking) -> None:
         """Forget the occupancy of a removed booking's circuits."""
@@ -244,8 +255,8 @@ class Window:
         self._met.pop(pair, None)
         self._booked.pop(pair, None)
         for circuit in booking.path.circuits:
-            self._loads.pop(circuit, None)
-            self._lit_by_circuit.pop(circuit, None)
+            if (use := self._uses.get(circuit)) is not None:
+                use.load_mbps = None
             self._idle_by_plane.pop(circuit.plane, None)
             self._forget_racks((circuit,))
             for port in circuit.ends:
@@ -278,16 +289,24 @@ class Window:
 
     def load_mbps(self, circuit: Circuit) -> float:
         """Peak of the Mbps booked on ``circuit``; infinite for an exclusive circuit."""
-        load = self._loads.get(circuit)
-        if load is None:
-            booked = self.bookings(circuit)
-            alone = any(booking.exclusive for booking in booked)
-            load = inf if alone else peak_mbps(booked, self.start_unix_s, self.end_unix_s)
-            self._loads[circuit] = load
-        return load
+        return self._load_mbps(self._use_of(circuit))
 
     def spare_mbps(self, circuit: Circuit) -> float:
-        return self._fabric.rate_of(circuit) - self.load_mbps(circuit)
+        use = self._use_of(circuit)
+        return use.rate_mbps - self._load_mbps(use)
+
+    def _use_of(self, circuit: Circuit) -> _Use:
+        if (use := self._uses.get(circuit)) is None:
+            use = self._uses[circuit] = _Use(circuit, self._fabric.rate_of(circuit))
+        return use
+
+    def _load_mbps(self, use: _Use) -> float:
+        if (load := use.load_mbps) is None:
+            booked = self.bookings(use.circuit)
+            alone = any(booking.exclusive for booking in booked)
+            load = inf if alone else peak_mbps(booked, self.start_unix_s, self.end_unix_s)
+            use.load_mbps = load
+        return load
 
     def server_mbps(self, server: str) -> float:
         """Peak of the Mbps booked on the uplink of a server."""
@@ -354,10 +373,11 @@ class Window:
         return self._search(pair, need)
 
     def _may_have(self, path: Path, need: Need) -> bool:
-        return (
-            need.route.admits(self._fabric, path)
-            and all(self._usable(circuit, need) for circuit in path.circuits)
-            and not self.has_all_paths((path.src, path.dst), path)
+        for circuit in path.circuits:
+            if not self._usable(self._use_of(circuit), need):
+                return False
+        return need.route.admits(self._fabric, path) and not self.has_all_paths(
+            (path.src, path.dst), path
         )
 
     def has_all_paths(self, pair: Pair, but_for: Path | None = None) -> bool:
@@ -390,21 +410,23 @@ class Window:
             and self._may_have(path, need)
         )
 
-    def _usable(self, circuit: Circuit, need: Need) -> bool:
+    def _usable(self, use: _Use, need: Need) -> bool:
+        circuit = use.circuit
         return (
             self._is_whole(circuit)
             and circuit.plane not in need.route.avoided_planes
-            and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
+            and use.rate_mbps - self._load_mbps(use) >= need.mbps - ROUNDING_MBPS
             and not (need.exclusive and self.bookings(circuit))
         )
 
     def _is_whole(self, circuit: Circuit) -> bool:
         """True if both ports are in use, and free or serving the circuit throughout the window."""
-        return (
-            self._limits.blocked.isdisjoint((circuit.a, circuit.b))
-            and self.users(circuit.a) <= {circuit}
-            and self.users(circuit.b) <= {circuit}
-        )
+        blocked = self._limits.blocked
+        for port in circuit.ends:
+            users = self.users(port)
+            if port in blocked or (users and users != {circuit}):
+                return False
+        return True
 
     def _search(self, pair: Pair, need: Need) -> Path | None:
         """Search breadth first over racks.
@@ -438,7 +460,8 @@ class Window:
         """The usable booked circuit from each rack to ``dst``, where there is one."""
         near: dict[RackId, Circuit] = {}
         for circuit, far in self._booked_onward(dst, need):
-            near[far] = min(circuit, near.get(far, circuit))
+            if (other := near.get(far)) is None or circuit < other:
+                near[far] = circuit
         return near
 
     def _new_circuit(
@@ -469,24 +492,25 @@ class Window:
                 if far.rack != rack and far.rate_mbps >= need.mbps - ROUNDING_MBPS:
                     yield _circuit(plane, port, other), far.rack
 
-    def _booked_onward(self, rack: RackId, need: Need) -> Iterator[tuple[Circuit, RackId]]:
+    def _booked_onward(self, rack: RackId, need: Need) -> list[tuple[Circuit, RackId]]:
         """Usable booked circuits from a rack, with the racks at the far ends."""
-        least_mbps = need.mbps - ROUNDING_MBPS
         if (known := self._lit.get(rack)) is None:
-            known = self._lit[rack] = [
-                (self._lit_by_circuit.setdefault(circuit, _Lit(circuit)), far)
-                for circuit, far in self._booked_from(rack)
-                if self._is_whole(circuit)
+            uses = [(self._use_of(circuit), far) for circuit, far in self._booked_from(rack)]
+            known = self._lit[rack] = [entry for entry in uses if self._is_whole(entry[0].circuit)]
+        least_mbps, load_mbps = need.mbps - ROUNDING_MBPS, self._load_mbps
+        roomy = [
+            (use.circuit, far)
+            for use, far in known
+            if use.rate_mbps - load_mbps(use) >= least_mbps
+        ]
+        avoided = need.route.avoided_planes
+        if avoided or need.exclusive:
+            return [
+                (circuit, far)
+                for circuit, far in roomy
+                if circuit.plane not in avoided and not (need.exclusive and self.bookings(circuit))
             ]
-        for lit, far in known:
-            if lit.spare_mbps is None:
-                lit.spare_mbps = self.spare_mbps(lit.circuit)
-            if (
-                lit.spare_mbps >= least_mbps
-                and lit.circuit.plane not in need.route.avoided_planes
-                and not (need.exclusive and self.bookings(lit.circuit))
-            ):
-                yield lit.circuit, far
+        return roomy
 
     def _booked_from(self, rack: RackId) -> Iterator[tuple[Circuit, RackId]]:
         for port in self._fabric.ports_of(rack):
