@@ -34,6 +34,9 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
+_MISSING: Final = object()
+
+
 class Document(BaseModel):
     """Responses."""
 
@@ -48,8 +51,8 @@ class Document(BaseModel):
     @classmethod
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
         """Attributes of ``core`` with the name of a document's field, and ``others``."""
-        names = (name for name in cls.model_fields if name not in others and hasattr(core, name))
-        return {name: getattr(core, name) for name in names} | others
+        values = ((name, getattr(core, name, _MISSING)) for name in cls.model_fields)
+        return {name: value for name, value in values if value is not _MISSING} | others
 
 
 def _rack_name(rack: object, info: ValidationInfo[Fabric]) -> object:
