@@ -8,7 +8,11 @@ validators unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -34,9 +38,6 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-_MISSING: Final = object()
-
-
 class Document(BaseModel):
     """Responses."""
 
@@ -51,8 +52,26 @@ class Document(BaseModel):
     @classmethod
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
         """Attributes of ``core`` with the name of a document's field, and ``others``."""
-        values = ((name, getattr(core, name, _MISSING)) for name in cls.model_fields)
-        return {name: value for name, value in values if value is not _MISSING} | others
+        if is_dataclass(core):
+            names, read = _common(cls, type(core))
+            values = dict(zip(names, read(core), strict=True))
+        else:
+            values = {name: getattr(core, name) for name in cls.model_fields if hasattr(core, name)}
+        return values | others
+
+
+@cache
+def _common(
+    document: type[Document], core: type
+) -> tuple[Sequence[str], Callable[[object], Sequence[object]]]:
+    """Names of the fields of a document that are attributes of a dataclass, and how to read all."""
+    known = {field.name for field in fields(core)}
+    names = [name for name in document.model_fields if name in known or hasattr(core, name)]
+    return names, attrgetter(*names) if len(names) > 1 else _reading(names)
+
+
+def _reading(names: Sequence[str]) -> Callable[[object], Sequence[object]]:
+    return lambda core: [getattr(core, name) for name in names]
 
 
 def _rack_name(rack: object, info: ValidationInfo[Fabric]) -> object:

@@ -26,6 +26,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import chain
 from math import fsum, inf
 from typing import Final, TypeVar
 
@@ -218,7 +219,8 @@ class Window:
         self._met: dict[Pair, list[Booking]] = {}
         self._booked: dict[Pair, frozenset[Path]] = {}
         self._idle: dict[RackId, list[PortId]] = {}
-        self._idle_by_plane: dict[PlaneId, list[PortId]] = {}
+        self._idle_by_plane: dict[PlaneId, dict[PortId, None]] = {}
+        """In the order of the ports."""
         self._lit: dict[RackId, list[tuple[_Use, RackId]]] = {}
         """Booked circuits that new bookings may use, with the racks at the far ends."""
 
@@ -227,6 +229,27 @@ class Window:
         return (self.start_unix_s, self.end_unix_s) == (start_unix_s, end_unix_s) and (
             self._limits is limits or self._limits == limits
         )
+
+    def fork(self) -> Window:
+        """A copy for trials: bookings entered in the copy (:meth:`enter`) are in no calendar. Use
+        at once, before the calendar changes.
+        """
+        copy = Window(self._calendar, self.start_unix_s, self.end_unix_s, self._limits)
+        copy._users, copy._booked = dict(self._users), dict(self._booked)
+        copy._met = {pair: list(met) for pair, met in self._met.items()}
+        copy._idle = dict(self._idle)
+        copy._idle_by_plane = {plane: dict(idle) for plane, idle in self._idle_by_plane.items()}
+        return copy
+
+    def enter(self, booking: Booking) -> None:
+        """Enter a booking of the whole window, with a bandwidth and not exclusive, into a fork."""
+        # The occupancy must be known before, as the calendar lacks the booking.
+        self.booked_paths((booking.path.src, booking.path.dst))
+        for circuit in booking.path.circuits:
+            self.load_mbps(circuit)
+            for port in circuit.ends:
+                self.users(port)
+        self.note_added(booking)
 
     def note_added(self, booking: Booking) -> None:
         """Keep known occupancy up to date with a new booking."""
@@ -243,7 +266,8 @@ class Window:
                 if (users := self._users.get(port)) is not None and circuit not in users:
                     self._forget_racks((*users, circuit))
                     self._users[port] = users | {circuit}
-                    self._idle_by_plane.pop(circuit.plane, None)
+                    if (idle := self._idle_by_plane.get(circuit.plane)) is not None:
+                        idle.pop(port, None)
             use = self._uses.get(circuit)
             if use is not None and (load := use.load_mbps) is not None:
                 more_mbps = inf if booking.exclusive else booking.mbps
@@ -440,17 +464,22 @@ class Window:
         near = self._circuits_to(dst, need)
         ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
         searched: set[PlaneId] = set()
-        if (last := near.get(src) or self._new_circuit(src, ends, need)) is not None:
+        last = near.get(src) or (self._new_circuit(src, ends, need) if ends else None)
+        if last is not None:
             return _path(pair, came, src, last)
+        avoided = need.route.avoided_relays
         frontier = [src]
         for _ in range(1, need.route.within(self._limits.max_hops)):
             reached: list[RackId] = []
             for rack in frontier:
                 for circuit, far in self._onward(rack, need, searched):
-                    if far in came or far in need.route.avoided_relays:
+                    if far in came or far in avoided:
                         continue
                     came[far] = (rack, circuit)
-                    if (last := near.get(far) or self._new_circuit(far, ends, need)) is not None:
+                    last = near.get(far)
+                    if last is None and ends:
+                        last = self._new_circuit(far, ends, need)
+                    if last is not None:
                         return _path(pair, came, far, last)
                     reached.append(far)
             frontier = reached
@@ -468,7 +497,7 @@ class Window:
         self, rack: RackId, ends: Mapping[PlaneId, PortId], need: Need
     ) -> Circuit | None:
         """A new circuit from a rack to one of ``ends``, free ports by plane."""
-        for port in self._free_ports(rack, need) if ends else ():
+        for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane
             if plane in ends:
                 return _circuit(plane, port, ends[plane])
@@ -476,20 +505,28 @@ class Window:
 
     def _onward(
         self, rack: RackId, need: Need, searched: set[PlaneId]
-    ) -> Iterator[tuple[Circuit, RackId]]:
+    ) -> Iterable[tuple[Circuit, RackId]]:
         """Circuits from a rack, booked circuits first, with the racks at the far ends."""
-        yield from self._booked_onward(rack, need)
-        for port in self._free_ports(rack, need):
-            plane = self._fabric.ports[port].plane
+        onward = self._booked_onward(rack, need)
+        free = self._free_ports(rack, need)
+        return chain(onward, self._new_onward(rack, need, free, searched)) if free else onward
+
+    def _new_onward(
+        self, rack: RackId, need: Need, free: Sequence[PortId], searched: set[PlaneId]
+    ) -> Iterator[tuple[Circuit, RackId]]:
+        """New circuits from the free ports of a rack on planes not ``searched`` before."""
+        ports, least_mbps = self._fabric.ports, need.mbps - ROUNDING_MBPS
+        for port in free:
+            plane = ports[port].plane
             if plane in searched:
                 continue
             searched.add(plane)
             if (idle := self._idle_by_plane.get(plane)) is None:
-                idle = list(filter(self._is_idle, self._calendar.ports_on[plane]))
+                idle = dict.fromkeys(filter(self._is_idle, self._calendar.ports_on[plane]))
                 self._idle_by_plane[plane] = idle
             for other in idle:
-                far = self._fabric.ports[other]
-                if far.rack != rack and far.rate_mbps >= need.mbps - ROUNDING_MBPS:
+                far = ports[other]
+                if far.rack != rack and far.rate_mbps >= least_mbps:
                     yield _circuit(plane, port, other), far.rack
 
     def _booked_onward(self, rack: RackId, need: Need) -> list[tuple[Circuit, RackId]]:
@@ -524,6 +561,8 @@ class Window:
         if (idle := self._idle.get(rack)) is None:
             ports = self._fabric.ports_of(rack)
             idle = self._idle[rack] = [port.id for port in ports if self._is_idle(port.id)]
+        if not idle:
+            return idle
         least_mbps, ports_by_id = need.mbps - ROUNDING_MBPS, self._fabric.ports
         avoided = need.route.avoided_planes
         return [
