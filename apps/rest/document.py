@@ -52,7 +52,7 @@ class Document(BaseModel):
     @classmethod
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
         """Attributes of ``core`` with the name of a document's field, and ``others``."""
-        if is_dataclass(core):
+        if is_dataclass(core) and not isinstance(core, type):
             names, read = _common(cls, type(core))
             values = dict(zip(names, read(core), strict=True))
         else:

@@ -536,9 +536,7 @@ class Window:
             known = self._lit[rack] = [entry for entry in uses if self._is_whole(entry[0].circuit)]
         least_mbps, load_mbps = need.mbps - ROUNDING_MBPS, self._load_mbps
         roomy = [
-            (use.circuit, far)
-            for use, far in known
-            if use.rate_mbps - load_mbps(use) >= least_mbps
+            (use.circuit, far) for use, far in known if use.rate_mbps - load_mbps(use) >= least_mbps
         ]
         avoided = need.route.avoided_planes
         if avoided or need.exclusive:
