@@ -53,7 +53,7 @@ class Document(BaseModel):
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
         """Attributes of ``core`` with the name of a document's field, and ``others``."""
         if is_dataclass(core) and not isinstance(core, type):
-            names, read = _common(cls, type(core))
+            names, read = _common(cls, type(core), tuple(others))
             values = dict(zip(names, read(core), strict=True))
         else:
             values = {name: getattr(core, name) for name in cls.model_fields if hasattr(core, name)}
@@ -62,16 +62,14 @@ class Document(BaseModel):
 
 @cache
 def _common(
-    document: type[Document], core: type
+    document: type[Document], core: type, but_for: Sequence[str]
 ) -> tuple[Sequence[str], Callable[[object], Sequence[object]]]:
     """Names of the fields of a document that are attributes of a dataclass, and how to read all."""
-    known = {field.name for field in fields(core)}
-    names = [name for name in document.model_fields if name in known or hasattr(core, name)]
-    return names, attrgetter(*names) if len(names) > 1 else _reading(names)
-
-
-def _reading(names: Sequence[str]) -> Callable[[object], Sequence[object]]:
-    return lambda core: [getattr(core, name) for name in names]
+    known = {field.name for field in fields(core)}.union(dir(core)).difference(but_for)
+    names = [name for name in document.model_fields if name in known]
+    if len(names) > 1:
+        return names, attrgetter(*names)
+    return names, lambda core: [getattr(core, name) for name in names]
 
 
 def _rack_name(rack: object, info: ValidationInfo[Fabric]) -> object:
