@@ -146,6 +146,16 @@ def paths_through(state: NetworkState, ends: Collection[PortId]) -> list[Path]:
     return paths.chosen(np.flatnonzero(table.any_hop(met)))
 
 
+def sharing_vlans(
+    state: NetworkState, ends: Collection[PortId], *, before: NetworkState
+) -> list[Path]:
+    """Paths of ``state`` with the VLAN-ID of a path through one of the ports, in ``state`` or in
+    ``before``.
+    """
+    shared = {given.vlans[path] for given in (before, state) for path in paths_through(given, ends)}
+    return [path for path, vlan in state.vlans.items() if vlan in shared] if shared else []
+
+
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs whose paths, or the paths' VLANs, differ."""
     return frozenset(_changed(current, target))
