@@ -6,7 +6,7 @@ No devices, no clock: identifiers and the time are arguments.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -24,7 +24,6 @@ from hydra.reservations.admission import (
 )
 from hydra.reservations.calendar_entries import ask_of, servers_among
 from hydra.reservations.constraints import route_of
-from hydra.reservations.draft import Draft, are_plain
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
@@ -155,29 +154,6 @@ class ReservationBook(Protected):
         self._displaced[reservation_id] = displaced
         self.enter(reservation)
         return reservation
-
-    def draft_refused(
-        self,
-        requests: Sequence[ReservationRequest],
-        now: float,
-        limits: AdmissionLimits,
-        most: int,
-        missing: Collection[str],
-    ) -> list[int] | None:
-        """Places of the requests that :meth:`add` would refuse one after the other, up to ``most``,
-        or that name a ``missing`` rack; None if the requests need a trial with reservations.
-
-        The requests are for the same time, under the same constraints.
-        """
-        first = requests[0]
-        if not are_plain(self._fabric, requests):
-            return None
-        self._stretch_overdue(now)
-        start, end = times(first, now)
-        met = self._calendar.meeting(start, math.inf if end is None else end)
-        if any(self._by_id[booking.id].rank < 0 for booking in met):
-            return None  # best effort gives way
-        return Draft(self._calendar, first, now, limits).refused(requests, most, missing)
 
     def _planned(
         self, request: ReservationRequest, now: float, limits: AdmissionLimits

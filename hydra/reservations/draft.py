@@ -64,7 +64,9 @@ class Draft:
         """
         pair, mbps = rack_pair(*check(self._fabric, request)), request.bandwidth_mbps
         if (path := self._find(pair, Need(mbps, route=self._route))) is not None:
-            booking = Booking("", path, mbps, self._start, self._end)
+            booking = Booking(
+                id="", path=path, mbps=mbps, start_unix_s=self._start, end_unix_s=self._end
+            )
             for window in self._windows:
                 window.enter(booking)
         return path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
+from apps.controller.promises.steering import Steering
 from apps.controller.reach import Reach
 from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
@@ -30,10 +31,8 @@ from hydra.errors import (
     PlanError,
     WrongRequest,
 )
-from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
-from hydra.model import DatapathId, Fabric, NetworkState, PortId
-from hydra.names import rack_of
+from hydra.model import Fabric, NetworkState, PortId
 from hydra.reservations.admission import moment
 from hydra.reservations.availability import Available
 from hydra.reservations.booking import at_most_mbps
@@ -75,7 +74,7 @@ class Admission:
         self._network = ledger.network
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
-        self._substrate = substrate_of(fabric)
+        self.steering = Steering(fabric, reach)
         self._turn = threading.Lock()
 
     def to(self, bookings: Bookings) -> Admission:
@@ -283,41 +282,13 @@ class Admission:
     ) -> Reservation:
         starts_now = request.start_unix_s is None
         if starts_now:
-            self._check_switches(request)
+            self.steering.check(request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
                 raise _with_devices(self._reach, error) from None
             raise
-
-    def missing(self, requests: Sequence[ReservationRequest]) -> Collection[str]:
-        """Ends of requests to begin now whose switches are not ready."""
-        starting = [request for request in requests if request.start_unix_s is None]
-        names = {name for request in starting for name in (request.src, request.dst)}
-        ready = self._reach.ready_switches() if names else frozenset[DatapathId]()
-        return {name for name in names if ready.isdisjoint(self._steering(name))}
-
-    def _check_switches(self, request: ReservationRequest) -> None:
-        """Raise DeviceMissing if no switch is ready that steers the traffic of an end."""
-        ready = self._reach.ready_switches()
-        for name in (request.src, request.dst):
-            switches = self._steering(name)
-            if ready.isdisjoint(switches):
-                problems = "; ".join(map(self._reach.why_not_ready, switches))
-                raise DeviceMissing(
-                    f"{name}: {problems}",
-                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
-                )
-
-    def _steering(self, name: str) -> Sequence[DatapathId]:
-        """Switches that steer the traffic of a rack or a server. Raises UnknownName."""
-        server = self._fabric.server_by_name.get(name)
-        return [
-            switch.datapath
-            for switch in self._substrate.steering(rack_of(self._fabric, name))
-            if server is None or server in switch.servers
-        ]
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if a reservation starts now, on a path that does not stand."""

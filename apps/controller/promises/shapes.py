@@ -76,7 +76,7 @@ class Shapes:
         with bookings.trial():
             limits = replace(self._limits.now(), brief=brief)
             if brief:
-                missing = admission.missing(requests)
+                missing = admission.steering.missing(requests)
                 places = bookings.draft_refused(requests, limits, most, missing)
                 if places is not None:
                     return dict.fromkeys(places, NoRoom("no room"))
