@@ -14,6 +14,7 @@ from itertools import pairwise, repeat
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.circuit_arrays import CircuitTable
 from hydra.columns import no_cycles
@@ -90,7 +91,7 @@ class Plan:
         return sum(len(ports) for ports in self.memberships.values())
 
     def make_moves(self) -> None:
-        """Make the moves of mirrors and the retags, which are made on the first access, now."""
+        """Compute the moves of mirrors and the retags now, instead of on the first access."""
         for moves in (self.untag_first, self.retag, self.mirrors, self.tag_last):
             len(moves)
 
@@ -135,15 +136,20 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
     return substrate_of(fabric).trunks(state)
 
 
+def _ends_at(lanes: Lanes, ends: Collection[PortId]) -> NDArray[np.intp]:
+    """Places of the paths with a circuit that ends at one of the ports."""
+    wanted = np.fromiter(ends, dtype=np.int64, count=len(ends))
+    table = lanes.paths.table
+    met = np.isin(table.hop_a, wanted) | np.isin(table.hop_b, wanted)
+    return np.flatnonzero(table.any_hop(met))
+
+
 def paths_through(state: NetworkState, ends: Collection[PortId]) -> list[Path]:
     """Paths of ``state`` with a circuit that ends at one of the ports."""
     if not ends:
         return []
-    paths = lanes_of(state).paths
-    wanted = np.fromiter(ends, dtype=np.int64, count=len(ends))
-    table = paths.table
-    met = np.isin(table.hop_a, wanted) | np.isin(table.hop_b, wanted)
-    return paths.chosen(np.flatnonzero(table.any_hop(met)))
+    lanes = lanes_of(state)
+    return lanes.paths.chosen(_ends_at(lanes, ends))
 
 
 def sharing_vlans(
@@ -152,8 +158,11 @@ def sharing_vlans(
     """Paths of ``state`` with the VLAN-ID of a path through one of the ports, in ``state`` or in
     ``before``.
     """
-    shared = {given.vlans[path] for given in (before, state) for path in paths_through(given, ends)}
-    return [path for path, vlan in state.vlans.items() if vlan in shared] if shared else []
+    if not ends:
+        return []
+    now, then = lanes_of(state), lanes_of(before)
+    shared = np.concatenate([lanes.vlan[_ends_at(lanes, ends)] for lanes in (now, then)])
+    return now.paths.chosen(np.flatnonzero(np.isin(now.vlan, shared)))
 
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
@@ -251,7 +260,7 @@ def mirror_moves(
 
 
 class _OnAccess(Mapping[K, V]):
-    """Entries made on the first access, by a function; equal to a dict of the same."""
+    """Entries made on the first access, by a function; equal to a dict with the same items."""
 
     __slots__ = ("_made", "_make")
 
@@ -350,7 +359,9 @@ def _staged_retagging(
 
 
 OrderOf = Callable[[NetworkState, NetworkState], tuple[AbstractSet[Circuit], AbstractSet[Circuit]]]
-"""Returns (circuits to remove before retagging, circuits to add after) between two states."""
+"""Returns, for the step between two states, (circuits to remove before retagging, circuits to add
+after retagging).
+"""
 
 
 def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: OrderOf) -> Plan:
@@ -413,7 +424,7 @@ def hold(
     """The state nearest to ``target`` that keeps the present paths of ``pairs``, and ``circuits``.
 
     Used when a server cannot confirm its divert, when a circuit does not drain, for stages, and for
-    what a failed course leaves: circuits under the kept paths must not move, and new circuits
+    the rest of a failed course: circuits under the kept paths must not move, and new circuits
     cannot come up on ports in use. A new circuit whose planned paths are all held back does not
     come up either, since no probe would prove its light.
     """

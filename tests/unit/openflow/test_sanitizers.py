@@ -1,4 +1,4 @@
-"""What is C here, compiled to look for what it must not touch, under the tests of each module."""
+"""The C modules, compiled with sanitizers, under the tests of each module."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_same_under_sanitizers(tmp_path):
             ],
             check=True,
         )  # fmt: skip
-    # The interpreter itself keeps memory at its end: leaks are looked for in what the tests hold.
+    # The interpreter keeps memory at its end: leak checks cover only the tests' own objects.
     options = "detect_leaks=0:abort_on_error=0:exitcode=99"
     run = subprocess.run(
         [sys.executable, "-c", RUN, *built, "--", *TESTS],
