@@ -28,13 +28,15 @@ class HeldTables:
         self._fabric = fabric
         self._lock = threading.Lock()
         self._parted = PartedHoldings(fabric)
-        self._holdings = Holdings()
-        """The whole of :attr:`_parted`, for all threads."""
         self._tables: MeterTables = {}
         self._vacated: frozenset[Path] = frozenset()
         """Standing paths that protected traffic has left, since the paths were lost."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
+
+    @property
+    def _holdings(self) -> Holdings:
+        return self._parted.whole
 
     def survivors(self, state: NetworkState, lost: Collection[Path]) -> dict[Path, Path]:
         """The surviving path for each lost path of protected traffic, if switches can move the
@@ -56,8 +58,8 @@ class HeldTables:
         """Rule changes that send protected traffic of lost paths on its path on standby. The rates
         stay until the next hold of reservations.
         """
-        self._vacated = self._vacated.union(lost)
-        before, after = self._tables, self._on_standing(self._tables)
+        vacated = self._vacated.union(lost)
+        before, after = self._tables, self._on_standing(self._tables, vacated)
         changes = {
             datapath: differing(
                 way_rules(self._fabric, before[datapath].ways),
@@ -67,14 +69,14 @@ class HeldTables:
             if table is not before[datapath]
         }
         with self._lock:
-            self._tables = after
+            self._tables, self._vacated = after, vacated
         return changes
 
-    def _on_standing(self, tables: MeterTables) -> MeterTables:
-        """``tables`` with protected traffic off the paths that such traffic has left."""
+    def _on_standing(self, tables: MeterTables, vacated: frozenset[Path]) -> MeterTables:
+        """``tables`` with protected traffic off the ``vacated`` paths."""
         found = dict(tables)
-        for datapath in self._steering(self._vacated) & tables.keys():
-            if moved := switched_over(table := tables[datapath], self._vacated):
+        for datapath in self._steering(vacated) & tables.keys():
+            if moved := switched_over(table := tables[datapath], vacated):
                 found[datapath] = replace(table, ways={**table.ways, **moved})
         return found
 

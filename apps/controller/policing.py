@@ -46,7 +46,7 @@ from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
 from hydra.sharing.parted_holdings import exchanged
-from hydra.sharing.policing import Aggregate, Holdings
+from hydra.sharing.policing import Aggregate
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
@@ -134,8 +134,7 @@ class Policing(HeldTables):
         before = after = self._tables
         changed_rates: Sequence[Aggregate] = ()
         if held != self._held:
-            self._vacated = vacated
-            before, after, changed_rates = self._adopt(*self._parted.renew(state, reservations))
+            before, after, changed_rates = self._adopt(state, reservations, vacated)
             self._held = held
         elif self._unsettled.isdisjoint(ready):
             return frozenset()
@@ -173,26 +172,28 @@ class Policing(HeldTables):
         return failed
 
     def _adopt(
-        self, gone: Holdings, new: Holdings
+        self, state: NetworkState, reservations: Sequence[Reservation], vacated: frozenset[Path]
     ) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
-        """Adopt ``new`` in place of ``gone``. Returns the tables before and after, and the
-        aggregates in both tables with changed rates.
+        """Adopt the holdings of ``reservations`` in ``state``. Returns the tables before and after,
+        and the aggregates in both tables with changed rates.
 
-        Rates are shared out anew where something differs, and stay everywhere else.
+        Rates are shared out anew where something differs, and stay everywhere else. All is computed
+        before anything is adopted: after an exception, the next hold finds the same difference.
         """
         before = self._tables
-        after = self._on_standing(tables_with(before, gone, new, self._switch_of))
+        parted, gone, new = self._parted.renewed(state, reservations)
+        after = self._on_standing(tables_with(before, gone, new, self._switch_of), vacated)
         moving = affected(gone, new)
         rates_mbps = shares(part_of(new, moving), {})
+        anew = {way: rates_mbps[way] for way in new.routes if way in moving}
+        begun = (gone.routes.keys() - new.routes.keys()) | moving
         with self._lock:
-            self._holdings, self._tables = self._parted.whole, after
-            self._delivered.hold(gone, new)
-            self._fresh |= moving
-            begun = (gone.routes.keys() - new.routes.keys()) | moving
-            self._offers = exchanged(self._offers, begun, {})
             old = self._allowed_mbps
-            anew = {way: rates_mbps[way] for way in new.routes if way in moving}
-            self._allowed_mbps = exchanged(old, begun, anew)
+            offers, allowed_mbps = exchanged(self._offers, begun, {}), exchanged(old, begun, anew)
+            self._delivered.hold(gone, new)
+            self._parted, self._tables, self._vacated = parted, after, vacated
+            self._offers, self._allowed_mbps = offers, allowed_mbps
+            self._fresh |= moving
         return before, after, [way for way, mbps in anew.items() if way in old and mbps != old[way]]
 
     def _new_meters(

@@ -8,7 +8,11 @@ validators unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from functools import cache
+from operator import attrgetter
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -48,8 +52,24 @@ class Document(BaseModel):
     @classmethod
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
         """Attributes of ``core`` with the name of a document's field, and ``others``."""
-        names = (name for name in cls.model_fields if name not in others and hasattr(core, name))
-        return {name: getattr(core, name) for name in names} | others
+        if is_dataclass(core) and not isinstance(core, type):
+            names, read = _common(cls, type(core), tuple(others))
+            values = dict(zip(names, read(core), strict=True))
+        else:
+            values = {name: getattr(core, name) for name in cls.model_fields if hasattr(core, name)}
+        return values | others
+
+
+@cache
+def _common(
+    document: type[Document], core: type, but_for: Sequence[str]
+) -> tuple[Sequence[str], Callable[[object], Sequence[object]]]:
+    """Names of the fields of a document that are attributes of a dataclass, and how to read all."""
+    known = {field.name for field in fields(core)}.union(dir(core)).difference(but_for)
+    names = [name for name in document.model_fields if name in known]
+    if len(names) > 1:
+        return names, attrgetter(*names)
+    return names, lambda core: [getattr(core, name) for name in names]
 
 
 def _rack_name(rack: object, info: ValidationInfo[Fabric]) -> object:

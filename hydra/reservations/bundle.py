@@ -41,8 +41,13 @@ def too_large(fabric: Fabric, request: ReservationRequest, now: float) -> Reserv
     """``request``, a transfer with the least bandwidth that keeps the deadline, if no circuit
     carries the bandwidth; None if a circuit can.
 
-    Raises the errors of :func:`hydra.reservations.requests.check`.
+    Raises the errors of :func:`hydra.reservations.requests.check`, except for a request that
+    a circuit can carry: UnknownName alone.
     """
+    if request.transfer is None:
+        src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
+        if beyond_any_circuit(fabric, src, dst, request.least_mbps) is None:
+            return None  # checked as the request is admitted
     src, dst = check(fabric, request)
     whole, least_mbps = request, request.least_mbps
     if request.transfer is not None:

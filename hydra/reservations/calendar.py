@@ -24,15 +24,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import merge
-from math import fsum, inf
+from itertools import chain
+from math import fsum
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Pair, Path, PlaneId, PortId, RackId
-from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, booking_key, peak_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, booking_key
 from hydra.reservations.interval_index import IntervalIndex
 from hydra.reservations.limits import AdmissionLimits
+from hydra.reservations.occupancy import Occupancy, Use
 
 _WINDOWS: Final = 4
 """Number of windows that a calendar keeps."""
@@ -70,13 +71,13 @@ class Calendar:
         if (old := self._bookings.get(booking.key)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
-        self._by_pair.setdefault((booking.path.src, booking.path.dst), IntervalIndex()).add(booking)
+        _enter(self._by_pair, (booking.path.src, booking.path.dst), booking)
         for circuit in booking.path.circuits:
-            self._by_circuit.setdefault(circuit, IntervalIndex()).add(booking)
-            for port in circuit.ends:
-                self._circuits_at.setdefault(port, set()).add(circuit)
+            if _enter(self._by_circuit, circuit, booking):
+                for port in circuit.ends:
+                    self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
-            self._by_server.setdefault(server, IntervalIndex()).add(booking)
+            _enter(self._by_server, server, booking)
         for window in self._windows:
             window.note_added(booking)
 
@@ -159,6 +160,16 @@ class Calendar:
         return window
 
 
+def _enter(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking: Booking) -> bool:
+    """Add an entry; return True if the key had no entries before."""
+    if (entries := index.get(key)) is not None:
+        entries.add(booking)
+        return False
+    index[key] = entries = IntervalIndex()
+    entries.add(booking)
+    return True
+
+
 def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: str) -> bool:
     """Remove an entry; return True if the key has no entries left."""
     entries = index[key]
@@ -172,144 +183,19 @@ def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: s
 _NO_NEED: Final = Need(0.0)
 
 
-@dataclass(slots=True)
-class _Lit:
-    """A booked circuit that new bookings may use, with the room known."""
-
-    circuit: Circuit
-    spare_mbps: float | None = None
-    """None: not known."""
-
-
-class Window:
+class Window(Occupancy):
     """A time interval, and the paths that fit throughout."""
 
-    def __init__(
-        self, calendar: Calendar, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits
-    ) -> None:
-        self.start_unix_s = start_unix_s
-        self.end_unix_s = end_unix_s
-        self._calendar = calendar
-        self._fabric = calendar.fabric
-        self._limits = limits
-        self._standing: dict[PortId, Circuit] = {
-            port: circuit
-            for path in limits.standing
-            for circuit in path.circuits
-            for port in circuit.ends
-        }
-        self._standing_of: dict[Pair, list[Path]] = {}
-        for path in limits.standing:
-            self._standing_of.setdefault((path.src, path.dst), []).append(path)
-        # What is known of the occupancy. Searches ask for the same racks and pairs again and again.
-        self._users: dict[PortId, frozenset[Circuit]] = {}
-        self._loads: dict[Circuit, float] = {}
-        self._met: dict[Pair, list[Booking]] = {}
-        self._booked: dict[Pair, frozenset[Path]] = {}
-        self._idle: dict[RackId, list[PortId]] = {}
-        self._idle_by_plane: dict[PlaneId, list[PortId]] = {}
-        self._lit: dict[RackId, list[tuple[_Lit, RackId]]] = {}
-        self._lit_by_circuit: dict[Circuit, _Lit] = {}
-
-    def is_of(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> bool:
-        """True if the window is that of the arguments."""
-        return (self.start_unix_s, self.end_unix_s) == (start_unix_s, end_unix_s) and (
-            self._limits is limits or self._limits == limits
-        )
-
-    def note_added(self, booking: Booking) -> None:
-        """Keep known occupancy up to date with a new booking."""
-        if not booking.overlaps(self.start_unix_s, self.end_unix_s):
-            return
-        path, pair = booking.path, (booking.path.src, booking.path.dst)
-        if (met := self._met.get(pair)) is not None:
-            met.append(booking)
-        if (booked := self._booked.get(pair)) is not None and path not in booked:
-            self._booked[pair] = booked | {path}
-        whole = booking.start_unix_s <= self.start_unix_s and self.end_unix_s <= booking.end_unix_s
-        for circuit in path.circuits:
-            for port in circuit.ends:
-                if (users := self._users.get(port)) is not None and circuit not in users:
-                    self._forget_racks((*users, circuit))
-                    self._users[port] = users | {circuit}
-                    self._idle_by_plane.pop(circuit.plane, None)
-            if (load := self._loads.pop(circuit, None)) is not None and whole:
-                self._loads[circuit] = inf if booking.exclusive else load + booking.mbps
-            if (lit := self._lit_by_circuit.get(circuit)) is not None:
-                lit.spare_mbps = None
-
-    def note_removed(self, booking: Booking) -> None:
-        """Forget the occupancy of a removed booking's circuits."""
-        pair = booking.path.src, booking.path.dst
-        self._met.pop(pair, None)
-        self._booked.pop(pair, None)
-        for circuit in booking.path.circuits:
-            self._loads.pop(circuit, None)
-            self._lit_by_circuit.pop(circuit, None)
-            self._idle_by_plane.pop(circuit.plane, None)
-            self._forget_racks((circuit,))
-            for port in circuit.ends:
-                self._forget_racks(self._users.pop(port, ()))
-
-    def _forget_racks(self, circuits: Iterable[Circuit]) -> None:
-        """Forget idle ports and lit circuits of the racks at both ends of circuits."""
-        for circuit in circuits:
-            for port in circuit.ends:
-                rack = self._fabric.ports[port].rack
-                self._idle.pop(rack, None)
-                self._lit.pop(rack, None)
-
-    # --- occupancy -------------------------------------------------------------------------------
-
-    def bookings(self, circuit: Circuit) -> list[Booking]:
-        """Bookings on ``circuit`` at any moment of the window."""
-        return self._calendar.circuit_meets(circuit, self.start_unix_s, self.end_unix_s)
-
-    def users(self, port: PortId) -> frozenset[Circuit]:
-        """Circuits that end at ``port`` at some moment of the window."""
-        known = self._users.get(port)
-        if known is None:
-            start, end, meets = self.start_unix_s, self.end_unix_s, self._calendar.circuit_meets
-            booked = [c for c in self._calendar.circuits_at(port) if meets(c, start, end)]
-            standing = self._standing.get(port)
-            known = frozenset(booked if standing is None else [*booked, standing])
-            self._users[port] = known
-        return known
-
-    def load_mbps(self, circuit: Circuit) -> float:
-        """Peak of the Mbps booked on ``circuit``; infinite for an exclusive circuit."""
-        load = self._loads.get(circuit)
-        if load is None:
-            booked = self.bookings(circuit)
-            alone = any(booking.exclusive for booking in booked)
-            load = inf if alone else peak_mbps(booked, self.start_unix_s, self.end_unix_s)
-            self._loads[circuit] = load
-        return load
-
-    def spare_mbps(self, circuit: Circuit) -> float:
-        return self._fabric.rate_of(circuit) - self.load_mbps(circuit)
-
-    def server_mbps(self, server: str) -> float:
-        """Peak of the Mbps booked on the uplink of a server."""
-        start, end = self.start_unix_s, self.end_unix_s
-        return peak_mbps(self._calendar.server_meets(server, start, end), start, end)
-
-    def pair_paths(self, pair: Pair) -> frozenset[Path]:
-        """Paths of ``pair`` at some moment of the window: booked paths, or else standing paths."""
-        return self.booked_paths(pair) or frozenset(self._standing_of.get(pair, ()))
-
-    def booked_paths(self, pair: Pair) -> frozenset[Path]:
-        """Booked paths of ``pair`` at some moment of the window."""
-        if (booked := self._booked.get(pair)) is None:
-            booked = self._booked[pair] = frozenset(b.path for b in self._pair_meets(pair))
-        return booked
-
-    def _pair_meets(self, pair: Pair) -> Sequence[Booking]:
-        """Bookings of ``pair`` at any moment of the window."""
-        if (met := self._met.get(pair)) is None:
-            met = self._calendar.pair_meets(pair, self.start_unix_s, self.end_unix_s)
-            self._met[pair] = met
-        return met
+    def fork(self) -> Window:
+        """A copy for trials: bookings entered in the copy (:meth:`enter`) are in no calendar. Use
+        at once, before the calendar changes.
+        """
+        copy = Window(self._calendar, self.start_unix_s, self.end_unix_s, self._limits)
+        copy._users, copy._booked = dict(self._users), dict(self._booked)
+        copy._met = {pair: list(met) for pair, met in self._met.items()}
+        copy._idle = dict(self._idle)
+        copy._idle_by_plane = {plane: dict(idle) for plane, idle in self._idle_by_plane.items()}
+        return copy
 
     def bound_paths(self, pair: Pair, need: Need) -> frozenset[Path]:
         """Booked paths that a booking with ``need`` has to share.
@@ -354,10 +240,11 @@ class Window:
         return self._search(pair, need)
 
     def _may_have(self, path: Path, need: Need) -> bool:
-        return (
-            need.route.admits(self._fabric, path)
-            and all(self._usable(circuit, need) for circuit in path.circuits)
-            and not self.has_all_paths((path.src, path.dst), path)
+        for circuit in path.circuits:
+            if not self._usable(self._use_of(circuit), need):
+                return False
+        return need.route.admits(self._fabric, path) and not self.has_all_paths(
+            (path.src, path.dst), path
         )
 
     def has_all_paths(self, pair: Pair, but_for: Path | None = None) -> bool:
@@ -390,20 +277,13 @@ class Window:
             and self._may_have(path, need)
         )
 
-    def _usable(self, circuit: Circuit, need: Need) -> bool:
+    def _usable(self, use: Use, need: Need) -> bool:
+        circuit = use.circuit
         return (
             self._is_whole(circuit)
             and circuit.plane not in need.route.avoided_planes
-            and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
+            and use.rate_mbps - self._load_mbps(use) >= need.mbps - ROUNDING_MBPS
             and not (need.exclusive and self.bookings(circuit))
-        )
-
-    def _is_whole(self, circuit: Circuit) -> bool:
-        """True if both ports are in use, and free or serving the circuit throughout the window."""
-        return (
-            self._limits.blocked.isdisjoint((circuit.a, circuit.b))
-            and self.users(circuit.a) <= {circuit}
-            and self.users(circuit.b) <= {circuit}
         )
 
     def _search(self, pair: Pair, need: Need) -> Path | None:
@@ -418,17 +298,22 @@ class Window:
         near = self._circuits_to(dst, need)
         ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
         searched: set[PlaneId] = set()
-        if (last := near.get(src) or self._new_circuit(src, ends, need)) is not None:
+        last = near.get(src) or (self._new_circuit(src, ends, need) if ends else None)
+        if last is not None:
             return _path(pair, came, src, last)
+        avoided = need.route.avoided_relays
         frontier = [src]
         for _ in range(1, need.route.within(self._limits.max_hops)):
             reached: list[RackId] = []
             for rack in frontier:
                 for circuit, far in self._onward(rack, need, searched):
-                    if far in came or far in need.route.avoided_relays:
+                    if far in came or far in avoided:
                         continue
                     came[far] = (rack, circuit)
-                    if (last := near.get(far) or self._new_circuit(far, ends, need)) is not None:
+                    last = near.get(far)
+                    if last is None and ends:
+                        last = self._new_circuit(far, ends, need)
+                    if last is not None:
                         return _path(pair, came, far, last)
                     reached.append(far)
             frontier = reached
@@ -438,14 +323,15 @@ class Window:
         """The usable booked circuit from each rack to ``dst``, where there is one."""
         near: dict[RackId, Circuit] = {}
         for circuit, far in self._booked_onward(dst, need):
-            near[far] = min(circuit, near.get(far, circuit))
+            if (other := near.get(far)) is None or circuit < other:
+                near[far] = circuit
         return near
 
     def _new_circuit(
         self, rack: RackId, ends: Mapping[PlaneId, PortId], need: Need
     ) -> Circuit | None:
         """A new circuit from a rack to one of ``ends``, free ports by plane."""
-        for port in self._free_ports(rack, need) if ends else ():
+        for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane
             if plane in ends:
                 return _circuit(plane, port, ends[plane])
@@ -453,53 +339,54 @@ class Window:
 
     def _onward(
         self, rack: RackId, need: Need, searched: set[PlaneId]
-    ) -> Iterator[tuple[Circuit, RackId]]:
+    ) -> Iterable[tuple[Circuit, RackId]]:
         """Circuits from a rack, booked circuits first, with the racks at the far ends."""
-        yield from self._booked_onward(rack, need)
-        for port in self._free_ports(rack, need):
-            plane = self._fabric.ports[port].plane
+        onward = self._booked_onward(rack, need)
+        free = self._free_ports(rack, need)
+        return chain(onward, self._new_onward(rack, need, free, searched)) if free else onward
+
+    def _new_onward(
+        self, rack: RackId, need: Need, free: Sequence[PortId], searched: set[PlaneId]
+    ) -> Iterator[tuple[Circuit, RackId]]:
+        """New circuits from the free ports of a rack on planes not ``searched`` before."""
+        ports, least_mbps = self._fabric.ports, need.mbps - ROUNDING_MBPS
+        for port in free:
+            plane = ports[port].plane
             if plane in searched:
                 continue
             searched.add(plane)
             if (idle := self._idle_by_plane.get(plane)) is None:
-                idle = list(filter(self._is_idle, self._calendar.ports_on[plane]))
+                idle = dict.fromkeys(filter(self._is_idle, self._calendar.ports_on[plane]))
                 self._idle_by_plane[plane] = idle
             for other in idle:
-                far = self._fabric.ports[other]
-                if far.rack != rack and far.rate_mbps >= need.mbps - ROUNDING_MBPS:
+                far = ports[other]
+                if far.rack != rack and far.rate_mbps >= least_mbps:
                     yield _circuit(plane, port, other), far.rack
 
-    def _booked_onward(self, rack: RackId, need: Need) -> Iterator[tuple[Circuit, RackId]]:
+    def _booked_onward(self, rack: RackId, need: Need) -> list[tuple[Circuit, RackId]]:
         """Usable booked circuits from a rack, with the racks at the far ends."""
-        least_mbps = need.mbps - ROUNDING_MBPS
         if (known := self._lit.get(rack)) is None:
-            known = self._lit[rack] = [
-                (self._lit_by_circuit.setdefault(circuit, _Lit(circuit)), far)
-                for circuit, far in self._booked_from(rack)
-                if self._is_whole(circuit)
+            uses = [(self._use_of(circuit), far) for circuit, far in self._booked_from(rack)]
+            known = self._lit[rack] = [entry for entry in uses if self._is_whole(entry[0].circuit)]
+        least_mbps, load_mbps = need.mbps - ROUNDING_MBPS, self._load_mbps
+        roomy = [
+            (use.circuit, far) for use, far in known if use.rate_mbps - load_mbps(use) >= least_mbps
+        ]
+        avoided = need.route.avoided_planes
+        if avoided or need.exclusive:
+            return [
+                (circuit, far)
+                for circuit, far in roomy
+                if circuit.plane not in avoided and not (need.exclusive and self.bookings(circuit))
             ]
-        for lit, far in known:
-            if lit.spare_mbps is None:
-                lit.spare_mbps = self.spare_mbps(lit.circuit)
-            if (
-                lit.spare_mbps >= least_mbps
-                and lit.circuit.plane not in need.route.avoided_planes
-                and not (need.exclusive and self.bookings(lit.circuit))
-            ):
-                yield lit.circuit, far
-
-    def _booked_from(self, rack: RackId) -> Iterator[tuple[Circuit, RackId]]:
-        for port in self._fabric.ports_of(rack):
-            users = self.users(port.id)
-            if len(users) == 1:
-                (circuit,) = users
-                other = circuit.b if circuit.a == port.id else circuit.a
-                yield circuit, self._fabric.ports[other].rack
+        return roomy
 
     def _free_ports(self, rack: RackId, need: Need) -> list[PortId]:
         if (idle := self._idle.get(rack)) is None:
             ports = self._fabric.ports_of(rack)
             idle = self._idle[rack] = [port.id for port in ports if self._is_idle(port.id)]
+        if not idle:
+            return idle
         least_mbps, ports_by_id = need.mbps - ROUNDING_MBPS, self._fabric.ports
         avoided = need.route.avoided_planes
         return [
@@ -507,9 +394,6 @@ class Window:
             for number in idle
             if (port := ports_by_id[number]).rate_mbps >= least_mbps and port.plane not in avoided
         ]
-
-    def _is_idle(self, port: PortId) -> bool:
-        return port not in self._limits.blocked and not self.users(port)
 
     def room_mbps(self, rack: RackId) -> tuple[float, float]:
         """Free Mbps of a rack: at ports without circuits, and on booked circuits."""

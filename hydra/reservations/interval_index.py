@@ -52,12 +52,13 @@ class IntervalIndex(Generic[_TimedT]):
 
     def add(self, entry: _TimedT) -> None:
         """Add an entry whose key is new."""
-        self._by_key[entry.key] = entry
-        if isfinite(entry.end_unix_s):
-            insort(self._starts, (entry.start_unix_s, entry.key))
-            self._longest_s = max(self._longest_s, entry.end_unix_s - entry.start_unix_s)
+        key, start, end = entry.key, entry.start_unix_s, entry.end_unix_s
+        self._by_key[key] = entry
+        if isfinite(end):
+            insort(self._starts, (start, key))
+            self._longest_s = max(self._longest_s, end - start)
         else:
-            self._endless[entry.key] = entry
+            self._endless[key] = entry
 
     def remove(self, entry_key: str) -> None:
         """Remove an entry. Raises KeyError for an unknown key."""

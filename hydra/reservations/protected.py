@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
 from hydra.reservations.admission import Ask, fitting_mbps, takes
 from hydra.reservations.calendar_entries import ask_of, bookings_of
 from hydra.reservations.constraints import planes_of
+from hydra.reservations.draft import Draft, are_plain
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.protection import find_standby, is_free_of
 from hydra.reservations.register import Register
-from hydra.reservations.reservation import Reservation
+from hydra.reservations.requests import times
+from hydra.reservations.reservation import Reservation, ReservationRequest
 
 _NO_LIMITS: Final = AdmissionLimits()
 
@@ -61,6 +64,30 @@ class Protected(Register):
         ask = ask_of(self._fabric, self.get(reservation_id), now)
         around = limits if ask.start_unix_s <= now else limits.later
         return fitting_mbps(self._calendar, ask, around)
+
+    def draft_refused(
+        self,
+        requests: Sequence[ReservationRequest],
+        now: float,
+        limits: AdmissionLimits,
+        most: int,
+        missing: Collection[str],
+    ) -> list[int] | None:
+        """Places of the requests that :meth:`ReservationBook.add` would refuse one after the other,
+        up to ``most``, or that name a ``missing`` rack; None if the requests need a trial with
+        reservations.
+
+        The requests are for the same time, under the same constraints.
+        """
+        first = requests[0]
+        if not are_plain(self._fabric, requests):
+            return None
+        self._stretch_overdue(now)
+        start, end = times(first, now)
+        met = self._calendar.meeting(start, math.inf if end is None else end)
+        if any(self._by_id[booking.id].rank < 0 for booking in met):
+            return None  # best effort gives way
+        return Draft(self._calendar, first, now, limits).refused(requests, most, missing)
 
     def _stretch_overdue(self, now: float) -> None:
         """Extend the bookings of overdue reservations to ``now``: the circuits stand until

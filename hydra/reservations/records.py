@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any
 
 from hydra.errors import HydraError, UnknownName
@@ -30,15 +31,16 @@ from hydra.reservations.reservation import (
 
 _ENDS = ("src", "dst")
 _PATHS = ("path", "booked")
-_FIELDS = tuple(field.name for field in fields(Reservation))
+_LEFT_OUT = frozenset({"shape", "transfer", "constraints", "protect", "protection"})
+"""Fields recorded only if in use: earlier releases read the record, too."""
+_FIELDS = tuple(field.name for field in fields(Reservation) if field.name not in _LEFT_OUT)
+_values = attrgetter(*_FIELDS)
 
 
 def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, Any]:
     """Return ``reservation`` as nested dicts and lists of names and numbers."""
-    record = {name: getattr(reservation, name) for name in _FIELDS}
+    record: dict[str, Any] = dict(zip(_FIELDS, _values(reservation), strict=True))
     record["retry"] = None if reservation.retry is None else asdict(reservation.retry)
-    for name in ("shape", "transfer", "constraints", "protect", "protection"):
-        del record[name]  # earlier releases read the record, too
     if reservation.constraints != UNCONSTRAINED:
         record["constraints"] = asdict(reservation.constraints)
     if reservation.is_protected:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final
 
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
@@ -154,10 +155,11 @@ class Wish:
     @property
     def kept(self) -> dict[str, Any]:
         """The fields by name, to construct a reservation."""
-        return {name: getattr(self, name) for name in _KEPT}
+        return dict(zip(_KEPT, _kept_values(self), strict=True))
 
 
 _KEPT: Final = tuple(field.name for field in fields(Wish))
+_kept_values: Final = attrgetter(*_KEPT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,17 +204,27 @@ class _Search:
         self._remaining_effort -= len(requests) + _REFUSAL * len(refused)
         return refused
 
-    def fitting_order(self, shape: ShapeRequest, mbps: float) -> _Requests | None:
-        """The shape's requests in an order in which all fit; None if no order was found."""
-        return self._chosen(shape, mbps) if shape.choose else self._ordered(shape.requests(mbps))
+    def fitting_order(
+        self, shape: ShapeRequest, mbps: float, *, far_off: bool = False
+    ) -> _Requests | None:
+        """The shape's requests in an order in which all fit; None if no order was found.
 
-    def _ordered(self, requests: _Requests) -> _Requests | None:
+        ``far_off``: a rate far above the fitting rates needs no further orders.
+        """
+        if shape.choose:
+            return self._chosen(shape, mbps)
+        return self._ordered(shape.requests(mbps), far_off=far_off)
+
+    def _ordered(self, requests: _Requests, *, far_off: bool = False) -> _Requests | None:
+        """``far_off``: give up if a trial ends in the first half of the requests."""
         for _ in range(_ORDERS):
             refused = self._refused(requests)
             if refused is None:
                 return None
             if not refused:
                 return requests
+            if far_off and len(refused) == _REFUSED and 2 * max(refused) < len(requests):
+                return None
             order = sorted(
                 range(len(requests)),
                 key=lambda at: (-requests[at].bandwidth_mbps, at not in refused),
@@ -261,7 +271,7 @@ class _Search:
         while low < high:
             # The highest rate first, then the lowest, then the middle of the rest.
             place = 0 if not low else high - 1 if found is None else (low + high) // 2
-            order = self.fitting_order(shape, steps[place])
+            order = self.fitting_order(shape, steps[place], far_off=True)
             if order is not None:
                 found, high = (steps[place], order), place
             elif found is None and low:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from itertools import repeat
 from typing import Final
 
+from hydra.columns import make
 from hydra.errors import AdmissionError, UnknownName
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric
@@ -75,16 +77,29 @@ class ShapeRequest:
 
     def requests(self, mbps: float) -> list[ReservationRequest]:
         """A request for each edge."""
-        return [
-            replace(
-                self.wish,
-                src=self.racks[src],
-                dst=self.racks[dst],
-                bandwidth_mbps=mbps * share,
-                shape=ShapeEdge(self.pattern, src, dst, len(self.racks)),
-            )
-            for src, dst, share in self.edges
-        ]
+        number, names = len(self.edges), self.racks
+        srcs, dsts, shares = zip(*self.edges, strict=True)
+        edges = make(
+            ShapeEdge,
+            number,
+            pattern=repeat(self.pattern),
+            src=srcs,
+            dst=dsts,
+            racks=repeat(len(names)),
+            choice=repeat(""),
+        )
+        of_each = {
+            "src": [names[src] for src in srcs],
+            "dst": [names[dst] for dst in dsts],
+            "bandwidth_mbps": [mbps * share for share in shares],
+            "shape": edges,
+        }
+        same = {
+            field.name: repeat(getattr(self.wish, field.name))
+            for field in fields(ReservationRequest)
+            if field.name not in of_each
+        }
+        return make(ReservationRequest, number, **same, **of_each)
 
     def without(self, name: str) -> ShapeRequest | None:
         """The same pattern without a rack; in ``pairs``, without its partner. None: no shape is

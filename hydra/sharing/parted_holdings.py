@@ -33,20 +33,20 @@ class _Part:
         return lanes, tuple(map(_reservation_key, self.reservations))
 
 
+@dataclass(frozen=True, slots=True)
 class PartedHoldings:
-    """The holdings of all reservations, part by part. Not thread-safe."""
+    """The holdings of all reservations, part by part."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
-        self._parts: dict[_Key, Holdings] = {}
-        self.whole = Holdings()
-        """The holdings of all parts together."""
+    _fabric: Fabric
+    _parts: Mapping[_Key, Holdings] = field(default_factory=dict)
+    whole: Holdings = field(default_factory=Holdings)
+    """The holdings of all parts together."""
 
-    def renew(
+    def renewed(
         self, state: NetworkState, reservations: Iterable[Reservation]
-    ) -> tuple[Holdings, Holdings]:
-        """Hold ``reservations`` in ``state``; returns the holdings of the parts that are gone, and
-        of the parts that are new. A changed part is in both.
+    ) -> tuple[PartedHoldings, Holdings, Holdings]:
+        """The holdings of ``reservations`` in ``state``, the holdings of the parts that are gone,
+        and of the parts that are new. A changed part is in both.
         """
         vlans = state.vlans
         parts: dict[_Key, Holdings] = {}
@@ -56,13 +56,11 @@ class PartedHoldings:
             parts[key] = known or holdings(self._fabric, part.paths, vlans, part.reservations)
         gone = _together(_without(self._parts, parts))
         new = _together(_without(parts, self._parts))
-        self._parts = parts
-        self.whole = self._exchanged(gone, new)
-        return gone, new
+        whole = self._exchanged(parts.values(), gone, new)
+        return PartedHoldings(self._fabric, parts, whole), gone, new
 
-    def _exchanged(self, gone: Holdings, new: Holdings) -> Holdings:
-        """The whole, with the parts ``new`` in place of the parts ``gone``."""
-        parts = self._parts.values()
+    def _exchanged(self, parts: Iterable[Holdings], gone: Holdings, new: Holdings) -> Holdings:
+        """The whole of ``parts``, with the parts ``new`` in place of the parts ``gone``."""
         return Holdings(
             tuple(flow for part in parts for flow in part.flows),
             exchanged(self.whole.routes, gone.routes, new.routes),

@@ -13,6 +13,7 @@ from typing import Final
 from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
+from apps.controller.promises.steering import Steering
 from apps.controller.reach import Reach
 from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
@@ -30,7 +31,6 @@ from hydra.errors import (
     PlanError,
     WrongRequest,
 )
-from hydra.forwarding.substrate import Substrate, substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.reservations.admission import moment
@@ -74,7 +74,7 @@ class Admission:
         self._network = ledger.network
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
-        self._substrate = substrate_of(fabric)
+        self.steering = Steering(fabric, reach)
         self._turn = threading.Lock()
 
     def to(self, bookings: Bookings) -> Admission:
@@ -282,7 +282,7 @@ class Admission:
     ) -> Reservation:
         starts_now = request.start_unix_s is None
         if starts_now:
-            _check_switches(self._fabric, self._substrate, self._reach, request)
+            self.steering.check(request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
@@ -396,26 +396,6 @@ class Admission:
                 f"reservation {reservation_id} is a part of reservation {bundle}: name {bundle}"
             )
         return parts
-
-
-def _check_switches(
-    fabric: Fabric, substrate: Substrate, reach: Reach, request: ReservationRequest
-) -> None:
-    ready = reach.ready_switches()
-    for name in (request.src, request.dst):
-        server = fabric.server_by_name.get(name)
-        rack = fabric.rack_by_name[name].id if server is None else server.rack
-        switches = [
-            switch.datapath
-            for switch in substrate.steering(rack)
-            if server is None or server in switch.servers
-        ]
-        if ready.isdisjoint(switches):
-            problems = "; ".join(map(reach.why_not_ready, switches))
-            raise DeviceMissing(
-                f"{name}: {problems}",
-                in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
-            )
 
 
 def without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:

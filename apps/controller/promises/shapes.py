@@ -12,7 +12,7 @@ from apps.controller.promises.limits import Limits
 from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
 from hydra.columns import no_cycles
-from hydra.errors import AdmissionError
+from hydra.errors import AdmissionError, NoRoom
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -75,6 +75,11 @@ class Shapes:
         admission = self._admission.to(bookings)
         with bookings.trial():
             limits = replace(self._limits.now(), brief=brief)
+            if brief:
+                missing = admission.steering.missing(requests)
+                places = bookings.draft_refused(requests, limits, most, missing)
+                if places is not None:
+                    return dict.fromkeys(places, NoRoom("no room"))
             for place, request in enumerate(requests):
                 try:
                     entered += admission.add(request, limits, None)

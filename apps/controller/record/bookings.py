@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from secrets import token_hex
 
@@ -63,6 +63,18 @@ class Bookings:
         with self._lock:
             now = self._moment_unix_s or time.time()
             return self._book.add(token_hex(6), request, now, limits, group, notice_s, bundle)
+
+    def draft_refused(
+        self,
+        requests: Sequence[ReservationRequest],
+        limits: AdmissionLimits,
+        most: int,
+        missing: Collection[str],
+    ) -> list[int] | None:
+        """As :meth:`ReservationBook.draft_refused`, at the trial's moment."""
+        with self._lock:
+            now = self._moment_unix_s or time.time()
+            return self._book.draft_refused(requests, now, limits, most, missing)
 
     def beyond_uplink(self, request: ReservationRequest) -> tuple[str, str] | None:
         """As :meth:`ReservationBook.beyond_uplink`, at the trial's moment."""

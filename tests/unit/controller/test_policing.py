@@ -183,6 +183,28 @@ def test_meters_come_before_their_rules_and_go_after_them(policing, vswitches):
     assert all(not one.meters for one in vswitches.values())
 
 
+@pytest.mark.parametrize("step", ["tables_with", "affected", "part_of", "shares", "exchanged"])
+def test_an_exception_half_way_leaves_all_for_the_next_hold(policing, vswitches, monkeypatch, step):
+    first, other = reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")
+    hold(policing, first)
+    before = {name: mbps(vswitch) for name, vswitch in vswitches.items()}
+
+    def fail(*_):
+        raise RuntimeError("half-way")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(f"apps.controller.policing.{step}", fail)
+        with pytest.raises(RuntimeError, match="half-way"):
+            hold(policing, first, other)
+    assert {name: mbps(vswitch) for name, vswitch in vswitches.items()} == before
+    assert hold(policing, first, other) == NOBODY
+    assert vswitches["h12"].log[-1] == "rules"
+    made = {name: mbps(vswitch) for name, vswitch in vswitches.items()}
+    hold(policing)
+    hold(policing, first, other)
+    assert made == {name: mbps(vswitch) for name, vswitch in vswitches.items()}
+
+
 def test_nothing_is_sent_where_nothing_changes(policing, vswitches):
     hold(policing, reserved("h11", "h21"))
     for one in vswitches.values():

@@ -60,7 +60,7 @@ def test_parts_together_are_what_all_anew_would_be(seed):
         paths = [*before.topology.paths, *state.topology.paths]
         reserved = [one for one in reserved if rng.random() < 0.8]
         reserved += [random_reservation(rng, f"{step}.{n}", paths) for n in range(3)]
-        gone, new = parted.renew(state, reserved)
+        parted, gone, new = parted.renewed(state, reserved)
         tables = tables_with(tables, gone, new, SWITCH_OF)
         anew = holdings(FABRIC, state.topology.paths, state.vlans, reserved)
         assert as_a_set(parted.whole) == as_a_set(anew)
@@ -76,9 +76,9 @@ STATE = state_of(FABRIC, NetworkState(), NEAR, FAR)
 def test_only_the_part_of_a_change_is_computed_again():
     near, far = (random_reservation(random.Random(1), name, [path])
                  for name, path in (("near", NEAR), ("far", FAR)))  # fmt: skip
-    parted = PartedHoldings(FABRIC)
-    parted.renew(STATE, [near, far])
-    assert parted.renew(STATE, [near, replace(far, since_unix_s=1.0)]) == (Holdings(), Holdings())
-    gone, new = parted.renew(STATE, [near, replace(far, bandwidth_mbps=20.0)])
+    parted, _, _ = PartedHoldings(FABRIC).renewed(STATE, [near, far])
+    _, *same = parted.renewed(STATE, [near, replace(far, since_unix_s=1.0)])
+    assert same == [Holdings(), Holdings()]
+    _, gone, new = parted.renewed(STATE, [near, replace(far, bandwidth_mbps=20.0)])
     assert {flow.reservation for flow in (*gone.flows, *new.flows)} == {"far"}
     assert {flow.mbps for flow in new.flows} == {20.0}

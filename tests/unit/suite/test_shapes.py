@@ -22,7 +22,6 @@ ALIKE = {
     "apps/prices/pods.py:Figure": "the columns of a table, published beside ours",
     "hydra/reservations/admission.py:Alternative": "a start and an end",
     "hydra/reservations/availability.py:Available": "a start and an end",
-    "hydra/reservations/calendar.py:Window": "a start and an end",
     "hydra/reservations/shape_search.py:Alternative": "a start and an end",
     "hydra/reservations/transfers.py:Alternative": "a start and an end",
     "hydra/reservations/transfers.py:Span": "a start and an end",

@@ -114,16 +114,16 @@ def test_most_of_protected_pairs(rooms):
 def test_others_get_answers_while_racks_for_a_lost_pair_are_tried(rooms, monkeypatch):
     shape = admit(rooms, "pairs", 80.0)
     rooms.ledger.bookings._book.transition(shape.edges[0].id, ReservationState.FAILED, "dark")
-    add, answered = ReservationBook.add, []
+    draft, answered = ReservationBook.draft_refused, []
 
     def ask_meanwhile(book, *asked):
         other = threading.Thread(target=rooms.ledger.bookings.all)
         other.start()
         other.join(HANGS_S)
         answered.append(not other.is_alive())
-        return add(book, *asked)
+        return draft(book, *asked)
 
-    monkeypatch.setattr(ReservationBook, "add", ask_meanwhile)
+    monkeypatch.setattr(ReservationBook, "draft_refused", ask_meanwhile)
     assert rooms.shapes.shape(shape.id).instead == FOUR
     assert answered
     assert all(answered)
