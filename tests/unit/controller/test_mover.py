@@ -31,7 +31,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of
 from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
@@ -228,7 +229,7 @@ def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
         return None, refused
         yield
 
-    runner.network._move_mirrors = stuck
+    runner.network.move_mirrors = stuck
     mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
     (one,) = ledger.log.reconfigurations()
     assert one.troubles == (Failure("mirrors", "p1", FailureKind.REFUSED, "OCS p1: mirror stuck"),)

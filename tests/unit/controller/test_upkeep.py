@@ -36,7 +36,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=2, servers=1)
@@ -258,8 +259,8 @@ def test_relays_of_what_stands_stay_and_go_with_it():
 
 def cut(network):
     """No light at r1's end, whatever the mirrors say."""
-    lit = network._lit
-    network._lit = lambda port: port.id != END.id and lit(port)
+    lit = network.lit
+    network.lit = lambda port: port.id != END.id and lit(port)
 
 
 def test_a_circuit_without_carrier_is_not_adopted_at_a_start():

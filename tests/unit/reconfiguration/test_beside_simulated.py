@@ -38,7 +38,8 @@ from tests.unit.core.fabrics import (
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, remembering
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
-from tests.unit.reconfiguration.simulation import Faults, Flight, Network, shake
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Flight, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
     CrashError,
     agrees,

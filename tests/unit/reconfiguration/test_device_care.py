@@ -23,7 +23,8 @@ from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Faults, Network, failure_of
+from tests.unit.reconfiguration.simulation.faults import Faults, failure_of
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.test_reconcile import devices_of
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 

@@ -27,7 +27,8 @@ from hydra.reconfiguration.plan import diff
 from hydra.reconfiguration.shifting import in_light
 from tests.unit.core.fabrics import circuit_between, order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.courses import first_course
-from tests.unit.reconfiguration.simulation import conditions_of, failure_of
+from tests.unit.reconfiguration.simulation.faults import failure_of
+from tests.unit.reconfiguration.simulation.network import conditions_of
 from tests.unit.reconfiguration.test_executor import Scripted
 from tests.unit.reconfiguration.watch import Watch
 

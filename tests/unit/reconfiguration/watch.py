@@ -34,8 +34,8 @@ from hydra.reconfiguration.commands import (
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
 from hydra.reconfiguration.steering import able
-from tests.unit.reconfiguration.simulation import Network
-from tests.unit.reconfiguration.wiring import Wiring
+from tests.unit.reconfiguration.simulation.network import Network
+from tests.unit.reconfiguration.simulation.wiring import Wiring
 
 
 class Violation(AssertionError):
@@ -181,7 +181,7 @@ class Watch:
         for port in self.fabric.ports:
             if not flooded.isdisjoint(self.network.vlans[port.id].tagged):
                 rack = self.fabric.racks[port.rack].name
-                lit = self.network._lit(port)
+                lit = self.network.lit(port)
                 self._demand(lit, f"{rack}:{port.tor_port} is dark, on VLANs that are announced")
 
     def _mirrors_may_move(self, command: MoveMirrors) -> None:
