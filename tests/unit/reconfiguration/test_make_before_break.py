@@ -30,7 +30,7 @@ from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.simulation.faults import failure_of
 from tests.unit.reconfiguration.simulation.network import conditions_of
 from tests.unit.reconfiguration.test_executor import Scripted
-from tests.unit.reconfiguration.watch import Watch
+from tests.unit.reconfiguration.watch import DIVERTED, IN_LIGHT, Watch, in_order
 
 FABRIC = small_fabric(racks=4, planes=2, servers=1)
 
@@ -321,3 +321,19 @@ def test_the_plan_of_those_that_go_first_is_one_that_could_be_diverted_as_well()
         fabric=FABRIC, policy=Policy(), plan=plan, conditions=conditions, order_of=order_of(FABRIC)
     )
     assert Watch(network, execution).run().result == target
+
+
+@pytest.mark.parametrize(
+    ("order", "steps"),
+    [(DIVERTED, "divert drain move activate tidy"), (IN_LIGHT, "make shift keep drain keep break")],
+)
+def test_the_watch_takes_relearn_at_the_end_alone(order, steps):
+    usual = steps.split()
+    assert in_order([*usual, "relearn"], order)
+    for place in range(len(usual)):
+        assert not in_order([*usual[:place], "relearn", *usual[place:]], order)
+
+
+@pytest.mark.parametrize("steps", ["keep shift drain", "shift drain break keep", "shift unheard"])
+def test_the_watch_takes_no_step_out_of_its_place(steps):
+    assert not in_order(steps.split(), IN_LIGHT)
