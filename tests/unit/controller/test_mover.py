@@ -183,6 +183,21 @@ def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
     assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
 
 
+def test_a_search_without_result_is_not_taken_for_the_end_of_a_change(ledger, monkeypatch):
+    update = ledger.log.update
+
+    def search(identifier, **changes):
+        if changes.get("state") is ReconfigurationState.GATING:
+            next(iter(()))
+        update(identifier, **changes)
+
+    monkeypatch.setattr(ledger.log, "update", search)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        mover_of(ledger, NotingRunner(ledger)).move(ledger.log.enter("operator"), TARGET)
+    (one,) = ledger.log.reconfigurations()
+    assert one.state is ReconfigurationState.FAILED
+
+
 PORT = "r1:" + FABRIC.ports_of(RackId(0))[0].tor_port
 
 

@@ -1,7 +1,6 @@
 """When which course is due, what is out of reach meanwhile, and that nothing is assumed."""
 
 import random
-from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -20,7 +19,7 @@ from hydra.forwarding.rules import match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import OnSilence
-from hydra.reconfiguration.commands import Announce
+from hydra.reconfiguration.commands import Announce, next_batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Unsettled, diff
 from hydra.reconfiguration.recovery import interrupted
@@ -463,9 +462,8 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     network.uplink_back(silent)
     stage.upkeep.follow_uplinks_meanwhile()
     assert gone_around(stage) == execution.conditions.dead_uplinks == {silent.name}
-    with suppress(StopIteration):
-        while True:
-            batch = steps.send(stage.core.perform(batch))
+    while batch is not None:
+        batch = next_batch(steps, stage.core.perform(batch))
     assert execution.state is ReconfigurationState.DONE
     stage.ledger.network.end(execution)
     stage.ledger.network.settle(execution.result)

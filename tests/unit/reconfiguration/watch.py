@@ -30,6 +30,7 @@ from hydra.reconfiguration.commands import (
     ReadMirrors,
     ReadPortPackets,
     Record,
+    next_batch,
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
@@ -137,16 +138,14 @@ class Watch:
     def run(self) -> Execution:
         """Drive the execution to its end."""
         steps = self.execution.run()
-        try:
-            batch = next(steps)
-            while True:
-                self.before(batch)
-                outcomes = self.network.perform(batch, self.look)
-                self.learn(batch, outcomes)
-                batch = steps.send(outcomes)
-        except StopIteration:
-            self.at_the_end()
-            return self.execution
+        batch = next_batch(steps)
+        while batch is not None:
+            self.before(batch)
+            outcomes = self.network.perform(batch, self.look)
+            self.learn(batch, outcomes)
+            batch = next_batch(steps, outcomes)
+        self.at_the_end()
+        return self.execution
 
     @property
     def _unreliable(self) -> set[PlaneId | str]:
