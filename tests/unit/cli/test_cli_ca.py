@@ -181,9 +181,8 @@ def test_the_use_of_a_foreign_certificate_is_asked_for(directory, ca):
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rest")])
     made = x509.CertificateBuilder().subject_name(name).issuer_name(name)
     made = made.public_key(key.public_key()).serial_number(1)
-    made = made.not_valid_before(datetime.now(UTC)).not_valid_after(
-        datetime(2100, 1, 1, tzinfo=UTC)
-    )
+    now = datetime.now(UTC)
+    made = made.not_valid_before(now).not_valid_after(now + timedelta(days=1))
     pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     (directory / "rest.pem").write_bytes(pem)
     refused = ca("issue", "rest", "--renew")
