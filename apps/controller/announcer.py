@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from apps.openflow.fleet import Fleet
 from hydra.forwarding.frames import announcement
@@ -51,9 +51,9 @@ class Announcer:
         """The lock that holds up periodic announcements: ``with announcer.suspended:``."""
         return self._running
 
-    def announce(self, servers: Announced) -> None:
+    def announce(self, servers: Announced) -> Collection[DatapathId]:
         """Send each server's addresses wherever switches learn: on the VLANs to the server,
-        untagged in the server's rack, and electrically.
+        untagged in the server's rack, and electrically. Returns the switches of the servers.
         """
         number = next(self._numbers)
         frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
@@ -64,6 +64,7 @@ class Announcer:
                 for port, vlan in self._substrate.announced(server, vlans)
             )
         self._fleet.send_frames(frames)
+        return frames
 
     def _steering(self, server: Server) -> DatapathId:
         """The switch that sends a server's frames."""

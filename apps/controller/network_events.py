@@ -75,6 +75,10 @@ class NetworkEvents:
         if await self._upkeep.follow_numbers():
             await self.synchronise()
 
+    async def _follow_uplinks(self) -> None:
+        if restored := await self._upkeep.follow_uplinks():
+            self.prober.acquit_links(restored)
+
     def switch_connected(self, datapath: DatapathId) -> None:
         self._mastership.forget(datapath)  # before the conductor takes the switch anew
         self._switches.renewed(datapath)
@@ -100,7 +104,7 @@ class NetworkEvents:
     def port_changed(self, datapath: DatapathId, port: PortInfo) -> None:
         if self._switches.is_of_uplink(datapath, port.name):
             self._conductor.put_once(
-                self._upkeep.follow_uplinks,
+                self._follow_uplinks,
                 first=True,
                 meanwhile=self._upkeep.follow_uplinks_meanwhile,
             )
@@ -123,5 +127,5 @@ class NetworkEvents:
     def uplinks_one_way(self, dead: Dead) -> None:
         self._upkeep.note_one_way_uplinks(dead)
         self._conductor.put_once(
-            self._upkeep.follow_uplinks, first=True, meanwhile=self._upkeep.follow_uplinks_meanwhile
+            self._follow_uplinks, first=True, meanwhile=self._upkeep.follow_uplinks_meanwhile
         )

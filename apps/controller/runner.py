@@ -255,7 +255,9 @@ class Runner:
         return self._devices.mirrors(command.plane)
 
     def _announce(self, command: Announce) -> None:
-        self._announcer.announce(command.servers)
+        switches = self._announcer.announce(command.servers)
+        if command.sent:
+            self._fleet.silent(switches, self._policy.now.timeouts.vswitch_s)
 
     def _pause(self, command: Pause) -> None:
         time.sleep(command.seconds)

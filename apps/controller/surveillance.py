@@ -82,6 +82,8 @@ class Prober:
             max(self._surveillance.timeout_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S
         )
         self._received: deque[tuple[int, float]] = deque()
+        self._restored: deque[Collection[DatapathId]] = deque()
+        """Switches that lacked rules while probes were lost."""
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
         self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[tuple[Server, DatapathId]]] = {}
@@ -103,6 +105,12 @@ class Prober:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def acquit_links(self, restored: Collection[DatapathId]) -> None:
+        """Forget dead server links found while the vswitches ``restored`` lacked rules. For any
+        thread.
+        """
+        self._restored.append(restored)
 
     def _repeat(self) -> None:
         while not self._stop.wait(self._pause_s()):
@@ -126,6 +134,8 @@ class Prober:
             self._links.probe_received(nonce, at_s)
             received += 1
         self._metrics.probes(received=received)
+        while self._restored:
+            self._links.acquit(self._restored.popleft(), now_s)
         self._take_answers()
         # Judged by the hub's clock, a round behind: while the hub is busy, no probe counts as lost.
         self._clock_s = self._echoed_s

@@ -99,9 +99,9 @@ class Upkeep:
         )
         self.devices = DeviceUpkeep(fabric=fabric, devices=devices, courses=courses, dead=self.dead)
         self.one_way_uplinks: Dead = {}
+        """Dead directions of servers' uplinks, by lost probes."""
         self._missed: set[str] = set()
         """Servers of :attr:`one_way_uplinks` at the last :meth:`follow_uplinks`."""
-        """Dead directions of servers' uplinks, by lost probes."""
 
     # -- the clock --------------------------------------------------------------------------------
 
@@ -264,15 +264,16 @@ class Upkeep:
                 HappeningKind.CONDITION, f"{port.what}: rules of the switch follow", concerned
             )
 
-    async def follow_uplinks(self) -> None:
+    async def follow_uplinks(self) -> frozenset[DatapathId]:
         """Go around servers with a dead uplink to the ToR, and back when the uplink returns.
 
-        Rules of the servers' switches are restored, too: probes are lost without rules.
+        Rules of the servers' switches are restored, too: probes are lost without rules. Returns
+        the switches that lacked rules.
         """
         await carried_out(self._courses.detours.follow_all())
         missed, self._missed = self.one_way_uplinks.keys() - self._missed, set(self.one_way_uplinks)
         switches = {self._switches.switch_of[server] for server in missed}
-        await carried_out(self._recovery.restore_rules(switches))
+        return await carried_out(self._recovery.restore_rules(switches))
 
     def note_one_way_uplinks(self, dead: Dead) -> None:
         """Note the dead directions of servers' uplinks, for :meth:`follow_uplinks`."""

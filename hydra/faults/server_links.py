@@ -289,6 +289,17 @@ class ServerLinks:
             self._acquit(check.dst.name, LinkDirection.RECEIVING)
             self._arrange(at_s)
 
+    def acquit(self, restored: Collection[DatapathId], now_s: float) -> None:
+        """Forget the dead links in the racks of vswitches that lacked rules while probes were lost:
+        a vswitch without rules neither sends nor witnesses probes. Links that are dead nevertheless
+        are found again.
+        """
+        for servers in self._racks.values():
+            if not {_switch_of(server) for server in servers}.isdisjoint(restored):
+                for server in servers:
+                    self._dead.pop(server.name, None)
+        self._arrange(now_s)
+
     def _acquit(self, name: str, direction: LinkDirection) -> None:
         left = self._dead.get(name, frozenset()) - {direction}
         if left:

@@ -118,6 +118,8 @@ class Announce(Asks[None]):
     """Announce the addresses of ``servers`` on the given VLANs, and untagged addresses."""
 
     servers: tuple[tuple[Server, tuple[VlanId, ...]], ...]
+    sent: bool = False
+    """Wait until the switches of the servers have sent the announcements."""
 
 
 @dataclass(frozen=True, slots=True)

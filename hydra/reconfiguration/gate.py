@@ -19,7 +19,7 @@ from hydra.reconfiguration.commands import (
     Steps,
     ask_all,
 )
-from hydra.reconfiguration.plan import off_the_dark, pair_named, pair_of, paths_through, without
+from hydra.reconfiguration.plan import off_the_dark, pair_named, pair_of, sharing_vlans, without
 from hydra.reconfiguration.retagging import retag_alone
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import able
@@ -43,7 +43,19 @@ def gate(run: Run) -> Steps:
     if not paths:
         return
     yield from _probe(run, paths)
-    yield from retag_alone(run, "isolate", _ports_off_new_vlans(run, _failed(run) - dark))
+    failed_ports = _ports_off_new_vlans(run, _failed(run) - dark)
+    if failed_ports:
+        yield from retag_alone(run, "isolate", failed_ports)
+        yield from _relearn(run)
+
+
+def _relearn(run: Run) -> Steps:
+    """Announce the servers of new paths once failed circuits are isolated: announcements and probes
+    that a failed circuit led back have passed all ToRs of their VLAN, which learned the servers at
+    the wrong ports.
+    """
+    left = without(run.plan.target, run.failures, run.lost_paths)
+    yield from announce(run, "relearn", left, run.new_paths(), sent=True)
 
 
 def _await_carrier(run: Run) -> Steps:
@@ -104,11 +116,15 @@ def _ports_off_new_vlans(
     return off_the_dark(run.fabric, target, left, failed, flooded)
 
 
-def announce(run: Run, step: str, state: NetworkState, paths: Collection[Path] = ()) -> Steps:
-    """Announce the servers at both ends of ``paths``, and of paths of ``state`` through ports that
-    were retagged since the last announcement.
+def announce(
+    run: Run, step: str, state: NetworkState, paths: Collection[Path] = (), *, sent: bool = False
+) -> Steps:
+    """Announce the servers at both ends of ``paths``, and of paths of ``state`` that share a
+    VLAN-ID with a port retagged since the last announcement.
+
+    ``sent``: as in :class:`~hydra.reconfiguration.commands.Announce`.
     """
-    retagged = paths_through(state, run.relearning)
+    retagged = sharing_vlans(state, run.relearning, before=run.plan.current)
     run.relearning.clear()
     vlans: dict[RackId, set[VlanId]] = {}
     for path in (*paths, *retagged):
@@ -121,7 +137,7 @@ def announce(run: Run, step: str, state: NetworkState, paths: Collection[Path] =
         for rack, tags in sorted(vlans.items())
         for server in able(run, rack)
     )
-    outcomes = yield Batch(step, (Announce(servers),))
+    outcomes = yield Batch(step, (Announce(servers, sent),))
     run.note(step, outcomes)
 
 

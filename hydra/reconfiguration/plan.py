@@ -14,6 +14,7 @@ from itertools import pairwise, repeat
 from typing import Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.circuit_arrays import CircuitTable
 from hydra.columns import no_cycles
@@ -135,15 +136,33 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
     return substrate_of(fabric).trunks(state)
 
 
+def _ends_at(lanes: Lanes, ends: Collection[PortId]) -> NDArray[np.intp]:
+    """Places of the paths with a circuit that ends at one of the ports."""
+    wanted = np.fromiter(ends, dtype=np.int64, count=len(ends))
+    table = lanes.paths.table
+    met = np.isin(table.hop_a, wanted) | np.isin(table.hop_b, wanted)
+    return np.flatnonzero(table.any_hop(met))
+
+
 def paths_through(state: NetworkState, ends: Collection[PortId]) -> list[Path]:
     """Paths of ``state`` with a circuit that ends at one of the ports."""
     if not ends:
         return []
-    paths = lanes_of(state).paths
-    wanted = np.fromiter(ends, dtype=np.int64, count=len(ends))
-    table = paths.table
-    met = np.isin(table.hop_a, wanted) | np.isin(table.hop_b, wanted)
-    return paths.chosen(np.flatnonzero(table.any_hop(met)))
+    lanes = lanes_of(state)
+    return lanes.paths.chosen(_ends_at(lanes, ends))
+
+
+def sharing_vlans(
+    state: NetworkState, ends: Collection[PortId], *, before: NetworkState
+) -> list[Path]:
+    """Paths of ``state`` with the VLAN-ID of a path through one of the ports, in ``state`` or in
+    ``before``.
+    """
+    if not ends:
+        return []
+    now, then = lanes_of(state), lanes_of(before)
+    shared = np.concatenate([lanes.vlan[_ends_at(lanes, ends)] for lanes in (now, then)])
+    return now.paths.chosen(np.flatnonzero(np.isin(now.vlan, shared)))
 
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:

@@ -19,6 +19,9 @@ from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
     Batch,
+    ConfirmRules,
+    Course,
+    HeldRules,
     SaveState,
     Steps,
     ask,
@@ -222,14 +225,25 @@ class Recovery:
         yield from self._synchronisation.synchronise(datapaths, hurries=hurries)
         yield from self._welcome(datapaths)
 
-    def restore_rules(self, datapaths: Collection[DatapathId]) -> Steps:
+    def restore_rules(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
         """Read ready switches whose probes are lost, before the next audit, and restore rules that
-        third parties have removed, if the policy mends drift. A switch without rules passes
-        nothing.
+        third parties have removed, if the policy mends drift. Return the restored switches: a
+        switch without rules passes nothing, so lost probes say nothing about links.
         """
         asked = self._switches.ready().intersection(datapaths)
-        if asked and self._switches.policy.now.on_drift is OnDrift.MEND:
-            yield from self.bring(asked)
+        if not asked or self._switches.policy.now.on_drift is not OnDrift.MEND:
+            return frozenset()
+        changed = asked - (yield from self._exact(asked))
+        if not changed:
+            return frozenset()
+        yield from self.bring(changed)
+        return (yield from self._exact(changed))
+
+    def _exact(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
+        """The switches among ``datapaths`` that hold exactly the rules of the present state."""
+        tables = dict(self._switches.whole_tables(sorted(datapaths)))
+        read = yield from ask("confirm", ConfirmRules(tables), alone=True)
+        return read.value_or(HeldRules()).exact
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""

@@ -214,7 +214,8 @@ def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
 
 @pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module")
 def test_a_plane_that_lies_costs_no_frame_of_paths_that_come_up_beside_it(network):
-    """Paths of one change share a VLAN-ID; the ToR has learned its servers at a looped port.
+    """Paths of one change share a VLAN-ID. Their ToRs have learned servers at the wrong ports: at a
+    looped port, and where frames from there arrive.
 
     The loop may cost the probes of the other path, too. The frames of a path that was given up took
     no circuit, so the change is made again until the path is in use.
@@ -225,7 +226,7 @@ def test_a_plane_that_lies_costs_no_frame_of_paths_that_come_up_beside_it(networ
         network.testbed.ocs("p2").admin.fault(FaultKind.LOOP)
         with (
             paced_stream(network.stage, "h21", "h11", pps=1000, payload_bytes=200) as there,
-            paced_stream(network.stage, "h12", "h21", pps=100, payload_bytes=200) as back,
+            paced_stream(network.stage, "h12", "h21", pps=500, payload_bytes=200) as back,
         ):
             with pytest.raises(ControllerError, match="no probe came through h11 to h31"):
                 network.client.apply(

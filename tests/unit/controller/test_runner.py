@@ -26,6 +26,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.model import PlaneId, RackId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import (
+    Announce,
     ApplyRules,
     Batch,
     Pause,
@@ -248,3 +249,26 @@ def test_a_course_beside_others_keeps_its_context(runner):
         jobs.do_next()
         assert logs._RECONFIGURATION.get() == "another's"
     assert seen == ["mine"]
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_announcements_are_waited_for_where_asked(sent):
+    asked = []
+    runner = Runner(
+        fabric=FABRIC,
+        policy=CurrentPolicy(Policy()),
+        fleet=SimpleNamespace(silent=lambda *barriers: asked.append(barriers)),
+        devices=None,
+        writer=None,
+        reservations=None,
+        announcer=SimpleNamespace(announce=lambda servers: [len(servers)]),
+        metrics=Metrics(),
+        mastership=None,
+        policing=None,
+    )
+    try:
+        announce = Announce(((FABRIC.servers[0], ()),), sent)
+        assert performed(runner, Batch("relearn", (announce,)))[0].confirmed
+    finally:
+        runner.close()
+    assert asked == ([([1], Policy().timeouts.vswitch_s)] if sent else [])

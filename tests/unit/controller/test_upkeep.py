@@ -14,6 +14,7 @@ from apps.controller.retries import Retries
 from apps.controller.upkeep import Upkeep
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure, FailureKind
+from hydra.faults.server_links import LinkDirection
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import match_key
 from hydra.lifecycle import ReconfigurationState
@@ -829,3 +830,21 @@ def test_a_tor_is_on_circuits_while_one_of_its_servers_is():
     stage.upkeep.look_after()
     assert on_circuits(stage, "h11", "h22") == {"r1", "r2"}
     assert on_circuits(stage, "h11", "h12") == {"r2"}
+
+
+def test_a_vswitch_whose_probes_are_lost_gets_missing_rules_and_is_named():
+    stage = Stage(state=STANDING)
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    first = FABRIC.servers[0].vswitch.datapath_id
+    whole = dict(stage.network.tables[first])
+    stage.network.tables[first].clear()
+    stage.network.rules_changed(first)
+    stage.upkeep.note_one_way_uplinks(
+        {server.name: frozenset(LinkDirection) for server in FABRIC.servers[:2]}
+    )
+    assert stage.upkeep.follow_uplinks() == {first}
+    assert stage.upkeep.follow_uplinks() == frozenset()
+    stage.upkeep.note_one_way_uplinks({})
+    stage.upkeep.follow_uplinks()
+    assert stage.network.tables[first].keys() == whole.keys()

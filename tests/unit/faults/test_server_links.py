@@ -103,6 +103,30 @@ def test_a_link_that_is_back_is_used_again(direction):
     assert racks.links.dead == {}
 
 
+def test_a_vswitch_that_lacked_rules_says_nothing_about_links():
+    """Nor as a witness: all links of the rack are used again at once, and looked at anew."""
+    racks = Racks(2, circuits=False)
+    racks.dead = {("h11", SENDING), ("h11", RECEIVING), ("h21", SENDING)}
+    racks.run(WITHIN_S)
+    assert racks.links.dead.keys() == {"h11", "h12", "h21", "h22"}
+    other_rack = {name: racks.links.dead[name] for name in ("h21", "h22")}
+    racks.links.acquit({switch_of(racks.fabric.server_by_name["h11"])}, racks.now_s)
+    assert racks.links.dead == other_rack
+    racks.dead = {("h21", SENDING)}
+    racks.run(10 * INTERVAL_S)
+    assert racks.links.dead == other_rack
+
+
+def test_a_link_that_is_dead_besides_is_found_again():
+    racks = Racks()
+    racks.dead = {("h11", SENDING)}
+    racks.run(WITHIN_S)
+    racks.links.acquit({switch_of(racks.fabric.server_by_name["h11"])}, racks.now_s)
+    assert racks.links.dead == {}
+    racks.run(WITHIN_S, lambda: bool(racks.links.dead))
+    assert racks.links.dead == {"h11": {SENDING}}
+
+
 def test_both_directions_and_several_servers():
     racks = Racks(5)
     racks.dead = {("h11", SENDING), ("h13", RECEIVING), ("h22", SENDING), ("h22", RECEIVING)}

@@ -14,6 +14,7 @@ from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.policy import DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration import substeps
 from hydra.reconfiguration.commands import (
+    Announce,
     ApplyRules,
     AwaitPortsUp,
     AwaitRounds,
@@ -498,8 +499,33 @@ def test_a_new_path_carries_nothing_while_its_vlan_is_on_a_port_whose_light_goes
     Watch(network, execution).run()
     steps = [batch.step for batch in network.batches]
     assert steps.index("probe") < steps.index("isolate") < steps.index("activate")
+    # Light led back has passed the other ToRs, too: they learn again where the servers are.
+    assert steps[steps.index("isolate") + 1] == "relearn"
+    (relearn,) = network.batches[steps.index("isolate") + 1].commands
+    assert relearn.sent
+    lanes = {(server.rack, vlan) for server, vlans in relearn.servers for vlan in vlans}
+    assert lanes == {(good.src, VlanId(100)), (good.dst, VlanId(100))}
     assert execution.result.topology.paths == (good,)
     assert all(VlanId(100) not in network.vlans[end].tagged for end in astray.ends)
+
+
+def test_servers_are_announced_wherever_a_retagged_port_s_vlan_leads():
+    """r1-r2 goes down; r3-r4 stays on the same VLAN-ID, and no port of r3-r4 is retagged."""
+    gone, stays = (
+        path_of(FABRIC, a, b, circuit_between(FABRIC, a, b)) for a, b in ((0, 1), (2, 3))
+    )
+    old = replace(start(gone, stays), vlans=dict.fromkeys((gone, stays), VlanId(100)))
+    network = Scripted(FABRIC, old)
+    Watch(network, execution_of(network, old, state_of(FABRIC, old, stays))).run()
+    announced = [
+        (server.rack, vlan)
+        for batch in network.batches
+        for command in batch.commands
+        if isinstance(command, Announce)
+        for server, vlans in command.servers
+        for vlan in vlans
+    ]
+    assert set(announced) == {(stays.src, VlanId(100)), (stays.dst, VlanId(100))}
 
 
 def test_where_the_port_can_not_be_isolated_the_new_path_is_given_up():

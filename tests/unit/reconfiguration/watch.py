@@ -131,6 +131,10 @@ class Watch:
         self._forgotten = frozenset(network.forgotten)
         self.holds_dark = True
         """True if frames are held to stay out of the dark: invariant (f)."""
+        self._led_back: set[tuple[str, VlanId]] = set()
+        """Servers of new paths when ports of failed circuits were isolated, with VLAN-IDs, until
+        the servers are announced again.
+        """
         self._seen_late = -1
         self._dark: frozenset[PortId] | None = frozenset()
         """Ports in the dark on VLANs in use, after the last change; None: not known."""
@@ -173,8 +177,14 @@ class Watch:
                 self._mirrors_may_move(command)
             elif isinstance(command, Announce):
                 self._announced_into_light(command)
+                if self._led_back:
+                    self._tors_learn_all_servers_of_new_paths(command)
+        if batch.step == "isolate":
+            self._led_back = self._servers_of_new_paths()
         if batch.step in {"activate", "shift"}:
             self._new_paths_are_apart_from_failed_circuits()
+            learned = not self._led_back or not self.execution.new_paths()
+            self._demand(learned, "servers are not announced again")
 
     def _new_paths_are_apart_from_failed_circuits(self) -> None:
         """Invariant (h): where ToRs do as told, the VLANs of new paths are on no port of a circuit
@@ -188,6 +198,24 @@ class Watch:
             for end in circuit.ends:
                 tagged = self.network.vlans[end].tagged & used
                 self._demand(not tagged, f"{circuit} failed, and its port is on {tagged} in use")
+
+    def _servers_of_new_paths(self) -> set[tuple[str, VlanId]]:
+        run = self.execution
+        return {
+            (server.name, run.plan.target.vlans[path])
+            for path in run.new_paths()
+            for rack in (path.src, path.dst)
+            for server in able(run, rack)
+        }
+
+    def _tors_learn_all_servers_of_new_paths(self, command: Announce) -> None:
+        """Invariant (j): once failed circuits are isolated, the servers of new paths are announced
+        again: light led back has passed all ToRs of the VLAN, which learned wrong ports.
+        """
+        announced = {(server.name, vlan) for server, vlans in command.servers for vlan in vlans}
+        left = (self._led_back & self._servers_of_new_paths()) - announced
+        self._demand(not left, f"{left} are not announced again")
+        self._led_back = set()
 
     def _announced_into_light(self, command: Announce) -> None:
         """Invariant (g): where ToRs do as told, none floods an announcement, or the traffic that
