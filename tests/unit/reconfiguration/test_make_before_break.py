@@ -325,13 +325,17 @@ def test_the_plan_of_those_that_go_first_is_one_that_could_be_diverted_as_well()
 
 @pytest.mark.parametrize(
     ("order", "steps"),
-    [(DIVERTED, "divert drain move activate tidy"), (IN_LIGHT, "make shift keep drain keep break")],
+    [
+        (DIVERTED, "divert drain move isolate activate tidy"),
+        (IN_LIGHT, "make isolate shift keep drain keep break"),
+    ],
 )
-def test_the_watch_takes_relearn_at_the_end_alone(order, steps):
+def test_the_watch_takes_relearn_after_isolate_and_at_the_end(order, steps):
     usual = steps.split()
-    assert in_order([*usual, "relearn"], order)
-    for place in range(len(usual)):
-        assert not in_order([*usual[:place], "relearn", *usual[place:]], order)
+    places = {usual.index("isolate") + 1, len(usual)}
+    for place in range(len(usual) + 1):
+        tried = [*usual[:place], "relearn", *usual[place:]]
+        assert in_order(tried, order) == (place in places), tried
 
 
 @pytest.mark.parametrize("steps", ["keep shift drain", "shift drain break keep", "shift unheard"])

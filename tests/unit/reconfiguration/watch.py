@@ -58,6 +58,7 @@ DIVERTED = (
     "announce",
     "probe",
     "isolate",
+    "relearn",  # once ports of failed circuits are off the VLANs of new paths
     "activate",
     "tidy",
     "relearn",  # after the retags of tidy, too
@@ -73,6 +74,7 @@ IN_LIGHT = (
     "announce",
     "probe",
     "isolate",
+    "relearn",  # once ports of failed circuits are off the VLANs of new paths
     "shift",
     "keep",  # if a switch did not confirm the shift
     "drain",
