@@ -1,7 +1,7 @@
 """Entry points of ``hydra`` and ``ryu-manager``: first check that our packages are ours.
 
 PyPI's hydra-core has a package ``hydra``, too. Whichever of two distributions pip installs last
-overwrites files of the first distribution: check before any import of ours.
+overwrites files of the first distribution: check before any import of HydRA's packages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ryu_manager() -> None:
 
 
 def other_owners() -> Iterator[tuple[str, str, str]]:
-    """Yield (package of ours, foreign distribution with the package, version)."""
+    """Yield (package of HydRA, foreign distribution with the package, version)."""
     for distribution in distributions():
         packages = _FILES_OF_OURS.findall(distribution.read_text("RECORD") or "")
         # Metadata are slow to read, and almost all distributions have different packages.
@@ -44,7 +44,7 @@ def other_owners() -> Iterator[tuple[str, str, str]]:
 
 
 def _refuse_if_shared() -> None:
-    """Exit with status 1 if a foreign distribution in this environment has a package of ours."""
+    """Exit with status 1 if a foreign distribution in this environment has a package of HydRA."""
     for package, name, version in other_owners():
         sys.exit(
             f"{name} {version} has a package `{package}`, and so has {_DISTRIBUTION}: in one "

@@ -18,9 +18,9 @@ RATE_MBPS: Final = 10_000.0
 MAX_HOPS: Final = 3
 
 Prepared = Callable[[], float]
-"""A function that plans once, and returns the share of the demand served."""
+"""A function that plans once, and returns the served share of the demand."""
 Way = Callable[[int, int, np.ndarray], Prepared]
-"""Function of racks, planes and a demand in Mbps; returns a function that can be timed."""
+"""Function of racks, planes and a demand in Mbps; returns a function to be timed."""
 
 
 def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:
@@ -73,7 +73,7 @@ def _drop(graph) -> Callable[[int, int], None]:
 
 
 def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one_way: bool) -> Way:
-    """A matching per plane on the demand that earlier planes have left."""
+    """A matching for each plane in turn, on the demand that earlier planes do not serve."""
 
     def prepare(_racks: int, planes: int, demand: np.ndarray) -> Prepared:
         wanted = demand if one_way else np.triu(np.maximum(demand, demand.T))
@@ -100,7 +100,7 @@ def _rustworkx_matching(weight: np.ndarray) -> Iterator[tuple[int, int]]:
     graph = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from(range(len(weight)))
     rows, columns = np.nonzero(weight)
-    units = whole_units(weight[rows, columns])  # rustworkx takes whole numbers
+    units = whole_units(weight[rows, columns])  # rustworkx takes integers
     edges = zip(rows.tolist(), columns.tolist(), units.tolist(), strict=True)
     graph.add_edges_from(list(edges))
     return ((min(edge), max(edge)) for edge in rustworkx.max_weight_matching(graph, weight_fn=int))
@@ -126,11 +126,15 @@ BASELINES_OF: Mapping[str, tuple[str, ...]] = {
     "helios": ("scipy assignments",),
     "b-matching": ("scipy assignments",),
 }
-"""Baselines that do the same, by algorithm; others are compared with the bound alone."""
+"""Equivalent baselines, by algorithm; algorithms without a baseline are compared with the bound
+only.
+"""
 
 
 def plain_estimate(src: np.ndarray, dst: np.ndarray, racks: int, mbps: float) -> np.ndarray:
-    """The estimator as Hedera prints it: senders and receivers take turns until nothing changes."""
+    """The estimator as printed in Hedera: senders and receivers alternate until the estimate is
+    stable.
+    """
     flows = list(zip(src.tolist(), dst.tolist(), strict=True))
     rate = [0.0] * len(flows)
     settled = [False] * len(flows)

@@ -1,4 +1,6 @@
-"""Figures of a benchmark as a picture: a bar each, the baseline's below, a tick at the target."""
+"""Bar chart of a benchmark's figures: a bar for each figure, the baseline's below, a tick at the
+target.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ _BAR_X, _BAR_WIDTH = 380, 190
 _TEXT_X = _BAR_X + _BAR_WIDTH + 12
 _ROW, _HEAD = 22, 24
 _LABEL, _TOLD = 62, 72
-"""Characters that fit before the bar and after it."""
+"""Largest number of characters before and after a bar."""
 _STYLE = (
     "text{font:12px sans-serif;fill:#222}.run{font:12px monospace}.case{font-weight:bold}"
     ".small{font-size:11px;fill:#555}.ours{fill:#0072b2}.missed{fill:#d55e00}.base{fill:#999}"
@@ -35,7 +37,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def bound(result: Result) -> str:
-    """The target, such as ``≤ 100``; nothing is below ``0``."""
+    """The target, such as ``≤ 100``; ``0`` if no smaller value is possible."""
     if result.target is None:
         return ""
     if not result.target and result.better == "lower":
@@ -44,7 +46,7 @@ def bound(result: Result) -> str:
 
 
 def day(iso: str) -> str:
-    """A date as readers write it."""
+    """A date in the form ``1 December 2026``."""
     when = date.fromisoformat(iso)
     return f"{when.day} {when:%B %Y}"
 
@@ -84,7 +86,7 @@ def chart(name: str, runs: Sequence[Run]) -> str:
 
 
 def _scales(rows: Sequence[Result]) -> dict[tuple[str, str], float]:
-    """The length of a whole bar, by metric and unit."""
+    """The value of a full-length bar, by metric and unit."""
     scales: dict[tuple[str, str], float] = {}
     for row in rows:
         values = [row.ours, row.baseline or 0.0, row.target or 0.0]

@@ -1,4 +1,4 @@
-"""Cases of a benchmark that the command line asks for, and for how long."""
+"""Cases of a benchmark chosen on the command line, and their duration."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Collection, Sequence
 def chosen(
     benchmark: str, case: str, known: Collection[str], argv: Sequence[str], seconds: int = 0
 ) -> tuple[list[str], int]:
-    """Cases, all if none is named, and their length; ``seconds`` by itself, 0: no such option.
+    """The chosen cases (all, if none is named), and their duration in s.
 
-    Ends the process with a message where there is no such case.
+    ``seconds``: default duration; 0: the benchmark has no such option. Ends the process with a
+    message for an unknown case.
     """
     names = ", ".join(known)
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{benchmark}")

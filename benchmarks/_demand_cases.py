@@ -20,32 +20,34 @@ MOST_FLOWS: Final = 20_000
 _LEFT_TO_TCP: Final = 0.02
 _LEAST_MBPS: Final = 1e-9
 _UNEVEN: Final = 0.1
-"""Standard deviation of the logarithm of what one TCP connection gets, beside its fair share."""
+"""Standard deviation of the logarithm of a TCP connection's rate relative to its fair share."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flows:
-    """Traffic between servers, shapes (F,); ``src`` and ``dst`` number them across the fabric."""
+    """Traffic between servers, shapes (F,); ``src`` and ``dst`` are server numbers in the
+    fabric.
+    """
 
     src: Ints
     dst: Ints
     offered_mbps: Floats
-    """Infinite: TCP connections that take all they get."""
+    """Infinite: greedy TCP connections."""
     connections: Floats
     swing: Floats
-    """By how much of its mean the rate of an on/off source differs from reading to reading."""
+    """Standard deviation of an on/off source's rate between readings, as a part of the mean."""
     paced: NDArray[np.bool_]
-    """Datagrams whose sender heeds no loss; all else is TCP, also what an application paces."""
+    """True for datagrams, whose sender ignores loss; False for TCP, including paced TCP."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """What counters see, Mbps."""
+    """Mbps as counted."""
 
     sent_mbps: Floats
-    """Of each flow, where vswitches count, before their queues; shape (F,)."""
+    """Of each flow, counted by vswitches before their queues; shape (F,)."""
     load_mbps: Floats
-    """Of each resource, behind its queue; shape (R,)."""
+    """Of each resource, counted behind its queue; shape (R,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,12 +55,13 @@ class Case:
     kind: str
     fabric: FabricArrays
     servers: int
-    """In each rack; each has a link of ``RATE_MBPS``."""
+    """Number of servers in a rack; each has a link of ``RATE_MBPS``."""
     electrical_mbps: float
     shared: bool
-    """Whether the servers of a rack share one electrical uplink; if not, each has its own."""
+    """True if the servers of a rack share an electrical uplink; False if each server has an uplink.
+    """
     agents: bool
-    """Whether agents tell how many connections there are."""
+    """True if agents report the number of connections."""
     algorithm: str
     flows: Flows
 
@@ -74,9 +77,9 @@ class Case:
         return demand
 
     def truth(self, offered_mbps: Floats | None = None) -> Floats:
-        """Rate of each flow on an ideal switch, where servers' links alone are limits, Mbps.
+        """Rate of each flow on an ideal switch, limited by servers' links only, in Mbps.
 
-        ``offered_mbps`` may be what flows would offer instead.
+        ``offered_mbps``: an alternative offered load of the flows.
         """
         links = self.fabric.n_racks * self.servers
         uses = np.stack([self.flows.src, links + self.flows.dst], axis=1)
@@ -87,7 +90,7 @@ class Case:
 
 
 class Network:
-    """The resources of a case under one topology, and which of them each flow takes."""
+    """The resources of a case under a topology, and the resources used by each flow."""
 
     def __init__(self, case: Case, topology: Topology) -> None:
         fabric, flows = case.fabric, case.flows
@@ -121,9 +124,9 @@ class Network:
         self.uses[taken >= 0, 2:] = listed[taken[taken >= 0]]
 
     def counted(self, flows: Flows, random: np.random.Generator) -> Counted:
-        """Rates now: max-min fair, but for TCP's and on/off sources' moods.
+        """Present rates: max-min fair, except for the variation of TCP and of on/off sources.
 
-        Datagrams crowd TCP out of queues: it gets what they leave, and a fiftieth at least.
+        Datagrams displace TCP from queues: TCP gets the rest, at least a fiftieth.
         """
         greedy = np.isinf(flows.offered_mbps)
         uneven = random.lognormal(0.0, _UNEVEN / np.sqrt(flows.connections))
@@ -141,10 +144,12 @@ class Network:
         return Counted(sent, np.minimum(load, self.capacity))
 
     def _datagrams(self, uses: Ints, mbps: Floats) -> tuple[Floats, Floats]:
-        """What leaves servers, and what leaves each queue: all lose the same part in one."""
+        """Counts at the servers' links and behind each queue: all flows lose the same share in a
+        queue.
+        """
         order = [0, *range(2, uses.shape[1]), 1]
         kept = np.ones(len(self.capacity))
-        for _ in order:  # at each turn what comes to one more queue on the way is right
+        for _ in order:  # each iteration makes the input of a further queue on the way correct
             came, now = np.zeros(len(kept)), mbps
             for column in order:
                 came += np.bincount(uses[:, column], now, len(kept))
@@ -162,7 +167,7 @@ def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Racks, servers and planes that a workload is laid out on."""
+    """Racks, servers and planes of a workload."""
 
     racks: int
     servers: int
@@ -175,11 +180,11 @@ class Site:
 
     @property
     def rack_mbps(self) -> float:
-        """Capacity of a rack's circuits and of its servers' links, the smaller of the two."""
+        """The smaller of a rack's circuit capacity and its servers' links."""
         return RATE_MBPS * min(self.planes, self.servers)
 
     def pairs(self, each: int) -> tuple[Ints, Ints]:
-        """Racks and their partners, ``each`` for every rack."""
+        """Racks with ``each`` partners for every rack."""
         each = min(each, self.racks - 1)
         src = np.repeat(np.arange(self.racks), each)
         step = [self.random.choice(self.racks - 1, each, replace=False) for _ in range(self.racks)]
@@ -202,7 +207,9 @@ def _flows(src: Ints, dst: Ints, mbps: Floats | float, many: Floats | float = 1.
 
 
 def _paced(site: Site, racks: tuple[Ints, Ints], weight: Floats) -> Flows:
-    """Rates in these proportions, the busiest rack at a random load; no server above its link."""
+    """Rates in these proportions, with a random load of the busiest rack; no server exceeds its
+    link.
+    """
     src, dst = map(site.servers_of, racks)
     busiest = max(np.bincount(end, weight).max() for end in racks)
     mbps = weight * site.random.uniform(0.3, 1.0) * site.rack_mbps / busiest
@@ -239,7 +246,7 @@ def _between(senders: Ints, receivers: Ints) -> tuple[Ints, Ints]:
 
 
 def _jobs(site: Site, lay: Callable[[int], tuple[Ints, Ints]]) -> Flows:
-    """Jobs, as many as there are servers for and flows are allowed."""
+    """Jobs: as many as the servers and the limit of flows allow."""
     src, dst = zip(*(lay(n) for n in range(max(1, site.racks // 8))), strict=True)
     return _flows(np.concatenate(src)[:MOST_FLOWS], np.concatenate(dst)[:MOST_FLOWS], np.inf)
 
@@ -263,7 +270,7 @@ def incast(site: Site) -> Flows:
 
 
 def coflows(site: Site) -> Flows:
-    """Mappers in some racks, reducers in others; some flows are held back by their disks."""
+    """Mappers in some racks, reducers in other racks; disks limit some flows."""
 
     def lay(_: int) -> tuple[Ints, Ints]:
         sizes = site.random.integers(1, 1 + min(16, max(1, site.total // 2)), 2)
@@ -287,13 +294,12 @@ WORKLOADS: Final[dict[str, Callable[[Site], Flows]]] = {
 }
 MIXED: Final = "two of these"
 STEADY: Final = {"constant rate", "on/off", "gravity"}
-"""Workloads of a rate of their own: in half of their cases datagrams, else TCP whose application
-has no more to send."""
+"""Workloads with given rates: in half of the cases datagrams, else paced TCP."""
 _DATAGRAMS: Final = 1
 
 
 def draw(seed: int) -> tuple[Case, np.random.Generator]:
-    """Case number ``seed``, and the generator that goes on from there."""
+    """Case number ``seed``, and the random generator for the rest of the case."""
     random = np.random.default_rng(seed)
     racks = round(4 * 80 ** random.random())
     planes = round(32 ** random.random())
@@ -301,7 +307,7 @@ def draw(seed: int) -> tuple[Case, np.random.Generator]:
     site = Site(racks, servers, planes, random)
     kind = str(random.choice([*WORKLOADS, MIXED]))
     names = random.choice(list(WORKLOADS), 2, replace=False) if kind == MIXED else [kind]
-    # A generator of its own: which cases there are does not hang on it.
+    # A separate generator: the choice of cases does not depend on its use.
     datagrams = bool(np.random.default_rng((seed, _DATAGRAMS)).random() < 0.5)
     paced = STEADY.intersection(names) if datagrams else set()
     parts = []

@@ -12,14 +12,14 @@ SEED = 1
 
 
 def full_fabric(racks: int, planes: int) -> FabricArrays:
-    """A fabric in which every rack has a port on every plane."""
+    """A fabric with a port of every rack on every plane."""
     rack, plane = np.divmod(np.arange(racks * planes, dtype=np.int32), planes)
     rates = np.full(racks * planes, RATE_MBPS)
     return FabricArrays(racks, planes, rack.astype(np.int32), plane.astype(np.int32), rates)
 
 
 def sparse(racks: int) -> NDArray[np.float64]:
-    """Demand of a quarter of the racks: each of these sends to a quarter of the racks."""
+    """Demand of a quarter of the racks; each of these racks sends to a quarter of the racks."""
     random = np.random.default_rng(SEED)
     demand = np.zeros((racks, racks))
     for rack in random.choice(racks, racks // 4, replace=False):
@@ -30,14 +30,14 @@ def sparse(racks: int) -> NDArray[np.float64]:
 
 
 def dense(racks: int) -> NDArray[np.float64]:
-    """Demand of all racks for all others, of about the same rate."""
+    """Demand between all racks, of similar rates."""
     demand = np.random.default_rng(SEED).uniform(0.5, 1.5, (racks, racks))
     np.fill_diagonal(demand, 0.0)
     return demand
 
 
 def gravity(racks: int) -> NDArray[np.float64]:
-    """Demand that grows with both ends' weights, which are skewed (log-normal)."""
+    """Demand proportional to the product of both ends' weights, which are skewed (log-normal)."""
     random = np.random.default_rng(SEED)
     out, into = random.lognormal(0, 1, (2, racks))
     demand = np.outer(out, into) * random.lognormal(0, 0.5, (racks, racks))
@@ -47,7 +47,7 @@ def gravity(racks: int) -> NDArray[np.float64]:
 
 
 KINDS = {"sparse": (sparse, 0.4), "dense": (dense, 0.43), "gravity": (gravity, 0.2)}
-"""Matrix by name, with the part of all ports' capacity that it is scaled to."""
+"""Matrix by name, scaled to a part of all ports' capacity."""
 
 
 def scaled(kind: str, fabric: FabricArrays) -> NDArray[np.float64]:

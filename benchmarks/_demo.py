@@ -1,4 +1,4 @@
-"""The demo fabric, or another of its size, built for a benchmark."""
+"""The demo fabric, possibly resized, for a benchmark."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def demo_stage(
     source: Path = CONFIG,
     queues: QueueSize = USUAL_QUEUES,
 ) -> Iterator[Stage]:
-    """The stage of ``source``. Needs root, and the machine's testbed for itself.
+    """The stage of ``source``. Needs root, and exclusive use of the machine's testbed.
 
-    Servers and circuits can be slowed down to ``optical_mbps``, the electrical network to a tenth
-    of that, for machines that have other work, too. ``changes`` replace parts of the file.
+    ``optical_mbps`` slows down servers and circuits, and the electrical network to a tenth of this
+    rate, for machines with other work. ``changes`` replace parts of the file.
     """
     document: dict[str, Any] = yaml.safe_load(source.read_text())
     document |= changes or {}

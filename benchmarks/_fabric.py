@@ -1,9 +1,11 @@
-"""A whole fabric of simulated switches beside a controller, and a look at what their tables do.
+"""A whole fabric of simulated switches for a controller, and a check of the switches' tables.
 
-``_fabric.c`` plays the OpenFlow switches, ``_tors.py`` has an ovsdb-server for each rack, and
-``_planes.py`` the optical planes. :func:`wrong_turns` reads the switches' tables by sending packets
-through them. It takes the racks, servers and addresses from the configuration file by rules of its
-own, so that it shares no code with the controller.
+``_fabric.c`` plays the OpenFlow switches, ``_tors.py`` runs an ovsdb-server for each rack, and
+``_planes.py`` plays the optical planes.
+
+:func:`wrong_turns` checks the switches' tables by sending packets through the tables. The check
+reads racks, servers and addresses from the configuration file by a reader of its own, and shares no
+code with the controller.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ BUILT: Final = REPOSITORY / "build" / "benchmarks" / "fabric"
 PLANE_PORTS: Final = 320
 SWITCHING_MS: Final = 25.0
 TOR_S: Final = 60.0
-"""Time-out of ToRs, whose databases share the processors of one machine here."""
+"""Time-out of ToRs; longer than usual, since all databases share this machine's processors."""
 CONNECTIONS: Final = 512
-"""To REST, since no agents are here: descriptors are for the switches, of which there are many."""
+"""Connections to REST: few, since there are no agents, and the many switches need descriptors."""
 HOST, OPTICAL, ELECTRICAL, TO_CONTROLLER = 1, 2, 3, 0xFFFFFFFD
 _IPV4, _IPV6, _ARP, _PROBE = 0x0800, 0x86DD, 0x0806, 0x88B5
 _PACKET: Final = np.dtype(
@@ -52,7 +54,7 @@ class Size:
     racks: int
     planes: int
     servers: int
-    """Servers, and so vswitches, in each rack."""
+    """Number of servers, and of vswitches, in a rack."""
 
     @property
     def vswitches(self) -> int:
@@ -63,7 +65,7 @@ class Size:
 
 
 def compiled() -> Path:
-    """The simulator of the switches, compiled anew if its source is newer."""
+    """The simulator of the switches, compiled again if its source is newer."""
     if not BUILT.exists() or BUILT.stat().st_mtime < SOURCE.stat().st_mtime:
         compiler = shutil.which("gcc") or shutil.which("cc")
         if compiler is None:
@@ -98,7 +100,7 @@ def reference(size: Size, directory: Path, planes: Sequence[str]) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server as the reference file describes it; racks and places from 0."""
+    """A server as described by the reference file; racks and places count from 0."""
 
     rack: int
     place: int
@@ -123,7 +125,9 @@ class Switches:
     """The running simulator; one command at a time."""
 
     def __init__(self, size: Size, addresses: str | Sequence[str], directory: Path) -> None:
-        """``addresses``: where switches connect to, those of rack after rack in turn."""
+        """``addresses``: addresses for switches to connect to; consecutive racks use them in
+        turn.
+        """
         self.size = size
         self.socket = directory / "switches.sock"
         self._walks = directory / "walks"
@@ -171,11 +175,13 @@ class Switches:
         return {name: int(value) for name, value in _named(self.say("count"))}
 
     def echoes(self) -> dict[str, float]:
-        """Round trips in ms since the last call; ``due`` ones count with their age."""
+        """Round trips in ms since the last call; an echo reply that is ``due`` counts with its
+        age.
+        """
         return {name: float(value) for name, value in _named(self.say("echoes"))}
 
     def be_tardy(self, slow_s: float) -> None:
-        """Have one vswitch of 1,000 be silent and one of 100 slow."""
+        """Make one vswitch in 1,000 silent and one in 100 slow."""
         silent, slow = self._tardy
         self.say(f"tardy {silent} {slow} {slow_s * 1000:g}")
 
@@ -185,7 +191,7 @@ class Switches:
 
     @property
     def prompt_racks(self) -> set[int]:
-        """Racks without a vswitch that is made tardy."""
+        """Racks without a tardy vswitch."""
         silent, slow = self._tardy
         numbers = [4 + n * (self.size.vswitches // silent) for n in range(silent)]
         numbers += [7 + n * (self.size.vswitches // slow) for n in range(slow)]
@@ -195,7 +201,7 @@ class Switches:
         self.say("tardy 0 0 0")
 
     def walk(self, packets: np.ndarray) -> np.ndarray:
-        """Outcome of these packets in the switches' tables."""
+        """Results of sending these packets through the switches' tables."""
         packets.tofile(self._walks)
         self.say(f"walk {self._walks}")
         return np.fromfile(f"{self._walks}.out", _VERDICT)
@@ -211,8 +217,10 @@ def _named(answer: str) -> Iterator[tuple[str, str]]:
 def devices(
     size: Size, directory: Path, workers: Sequence[int] = ()
 ) -> Iterator[tuple[Switches, Path]]:
-    """Switches, ToR databases and planes at work; yields the switches, not connected yet, and the
-    configuration file of a controller for them. ``workers``: ports of those that hold the switches.
+    """Run switches, ToR databases and planes.
+
+    Yields the switches, not connected yet, and the configuration file for a controller.
+    ``workers``: listening ports of workers that hold the switches.
     """
     with ExitStack() as stack:
         port = free_port()
@@ -250,7 +258,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class _Walks:
-    """Packets, each with what should come of it."""
+    """Packets, each with its expected result."""
 
     def __init__(self) -> None:
         self._packets: list[tuple[Any, ...]] = []
@@ -272,9 +280,9 @@ class _Walks:
         dst: bytes = b"",
         claimed: bytes | None = None,
     ) -> None:
-        """``wanted`` is the port that the packet leaves by (0: none), with one of ``vlans``.
+        """``wanted`` is the expected output port (0: none), with one of ``vlans``.
 
-        Its source address is ``claimed``, or the server's.
+        ``claimed`` is the source address; by default the server's.
         """
         version = 6 if eth_type == _IPV6 else 4
         packet = (
@@ -300,11 +308,11 @@ class _Walks:
 def wrong_turns(
     switches: Switches, topology: Mapping[str, Any], others: int, seed: int = 1
 ) -> tuple[int, list[str]]:
-    """(packets sent through tables, those that went wrong) for the topology that REST shows.
+    """(Number of packets sent through tables, wrong results) for the topology shown by REST.
 
-    At every vswitch: what its server sends to each rack that a circuit leads to, and to ``others``
-    racks besides, in IPv4 and IPv6; to its own rack and to groups; what comes in for it, and for
-    others, from both uplinks. At one vswitch of each rack, what it sends to every rack.
+    At every vswitch: packets from its server to each rack reached by a circuit, and to ``others``
+    further racks, in IPv4 and IPv6; to its own rack and to groups; packets from both uplinks for
+    its server, and for other servers. At one vswitch of each rack, packets to every rack.
     """
     size, chance = switches.size, random.Random(seed)
     vlans: dict[tuple[int, int], set[int]] = {}
@@ -360,7 +368,7 @@ def _groups(walks: _Walks, at: Server, target: Server) -> None:
 
 
 def _false(walks: _Walks, at: Server, stranger: Server) -> None:
-    """Packets that no server may send: in the name of another, or with a tag of its own."""
+    """Packets that no server may send: with a foreign address, or with a tag."""
     walks.add(at, HOST, _IPV4, stranger.mac, 0, "in another's name", claimed=stranger.mac)
     walks.add(at, HOST, _IPV4, stranger.mac, 0, "tagged by a server", tag=100)
 

@@ -1,4 +1,4 @@
-"""A controller process that counts what it hears: for ``benchmarks.openflow_packages``."""
+"""A controller process that counts messages, for ``benchmarks.openflow_packages``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Requests to a REST server that no client would send, from several clients at a time.
 
-Heads, bodies, framing that can be understood in two ways, bytes that are no HTTP, slowly or at
-once, with tokens and without; meanwhile another client asks for /readyz. Each request comes from a
-seed.
+Malformed heads and bodies, ambiguous framing, bytes that are not HTTP, sent slowly or at once, with
+and without tokens; meanwhile another client asks for /readyz. A seed determines each request.
 """
 
 from __future__ import annotations
@@ -91,7 +90,9 @@ class Request:
     kind: str
     data: bytes
     most_answers: int
-    """More of them mean that a part of it was taken for another request."""
+    """Number of requests; more answers mean that the server took a part of a request for another
+    request.
+    """
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Outcome:
     """Outcome of an assault."""
 
     statuses: Counter[int] = field(default_factory=Counter)
-    """0: ended without an answer."""
+    """0: the connection ended without an answer."""
     requests: Counter[str] = field(default_factory=Counter)
     escapes: list[str] = field(default_factory=list)
     probes_ms: list[float] = field(default_factory=list)
@@ -108,7 +109,7 @@ class Outcome:
 
 
 def operations(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Methods and paths that an OpenAPI document describes, but for streams, which do not end."""
+    """Methods and paths described by an OpenAPI document, without endless streams."""
     return [
         (method.upper(), path)
         for path, item in document["paths"].items()
@@ -120,7 +121,7 @@ def operations(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def requests(
     chance: random.Random, described: Sequence[tuple[str, str]], tokens: Mapping[Role, str]
 ) -> Iterator[Request]:
-    """Without end; ``described`` are methods and paths with holes."""
+    """Requests without end; ``described``: methods, and paths with holes."""
     while True:
         method, path = chance.choice(described)
         path = _HOLE.sub(lambda _: chance.choice(_NAMES), path)
@@ -237,7 +238,7 @@ def _packed(chance: random.Random, method: str, path: str, token: str) -> Reques
 
 
 def _receive(connection: socket.socket) -> bytes:
-    """The next bytes; a server that is silent is told that no more of the request will come."""
+    """The next bytes; if the server is silent, ends the request's side of the connection."""
     try:
         return connection.recv(65536)
     except TimeoutError:
@@ -247,7 +248,9 @@ def _receive(connection: socket.socket) -> bytes:
 
 
 def _exchange(port: int, request: Request, slowly: bool, chance: random.Random) -> bytes:
-    """All bytes until the connection ends. Raises TimeoutError if it does not."""
+    """All bytes until the end of the connection. Raises TimeoutError if the connection stays
+    open.
+    """
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S) as connection:
         with suppress(ConnectionError):
@@ -274,7 +277,7 @@ def assault(
     seed: int,
     advance: Callable[[], object] = lambda: None,
 ) -> Outcome:
-    """Send so many requests to the server on loopback, and ask for /readyz meanwhile."""
+    """Send ``count`` requests to the server on loopback, and ask for /readyz meanwhile."""
     outcome, over, lock = Outcome(), threading.Event(), threading.Lock()
     numbers = iter(range(count))
 

@@ -1,9 +1,9 @@
-"""How much traffic random changes take off circuits: computed, without devices.
+"""Traffic that random changes take off circuits: computed, without devices.
 
 8 racks have a port on each of 4 planes. In *other planes*, each pair keeps its traffic, and its
-circuit goes to another plane. In *another demand*, the planner makes a topology for one random
-demand, then for another; circuits are filled by the first one's pairs. Traffic off circuits is
-Mb/s times the courses for which it is; the baseline diverts all pairs in one course.
+circuit moves to another plane. In *another demand*, the planner makes a topology for a random
+demand, then for a second one; the first demand's pairs fill the circuits. The cost is Mb/s off
+circuits times the number of courses; the baseline diverts all pairs in one course.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLANES: Final = 4
 PLANS: Final = 40
 TARGET: Final = 0.1
 CASES: Final = ((4, 0.9), (4, 0.3), (3, 0.9), (2, 0.9))
-"""Planes in use, and the part to which circuits are filled."""
+"""Number of planes in use, and load of the circuits."""
 Pair = tuple[int, int]
 
 
@@ -46,7 +46,7 @@ class Change:
 
 
 def other_planes(planning: Planning, fabric: Fabric, used: int, rng: random.Random) -> Change:
-    """A change in which each pair's circuit goes from one plane to another."""
+    """A change in which each pair's circuit moves to another plane."""
     ports = {(port.rack, port.plane): port.id for port in fabric.ports}
 
     def topology(planes: list[list[Pair]]) -> Topology:
@@ -68,7 +68,7 @@ def other_planes(planning: Planning, fabric: Fabric, used: int, rng: random.Rand
 
 
 def _matchings(number: int, rng: random.Random) -> list[list[Pair]]:
-    """So many perfect matchings of the racks that have no pair in common."""
+    """``count`` perfect matchings of the racks without a common pair."""
     found: list[list[Pair]] = []
     while len(found) < number:
         racks = rng.sample(range(RACKS), RACKS)
@@ -79,7 +79,7 @@ def _matchings(number: int, rng: random.Random) -> list[list[Pair]]:
 
 
 def _on_other_planes(planes: list[list[Pair]], rng: random.Random) -> list[list[Pair]] | None:
-    """The same pairs, each on another plane than before; None if the draw has come to no end."""
+    """The same pairs, each on another plane; None if the random draw found none."""
     was = {pair: plane for plane, pairs in enumerate(planes) for pair in pairs}
     left = rng.sample(sorted(was), len(was))
     found: list[list[Pair]] = [[] for _ in planes]
@@ -96,7 +96,7 @@ def _on_other_planes(planes: list[list[Pair]], rng: random.Random) -> list[list[
 
 
 def another_demand(planning: Planning, _fabric: Fabric, used: int, rng: random.Random) -> Change:
-    """A change from the plan for one random demand to the plan for another."""
+    """A change from the plan for a random demand to the plan for another random demand."""
     numbers = np.random.default_rng(rng.randrange(2**32))
     planes = frozenset(PlaneId(plane) for plane in range(used))
     state, request = NetworkState(), PlanRequest(use_planes=planes)
@@ -114,21 +114,21 @@ KINDS: Final = {"other planes": other_planes, "another demand": another_demand}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A change in both ways: Mb/s off circuits, times the courses for which they are."""
+    """A change done in both ways: Mb/s off circuits times courses."""
 
     ours: float
     theirs: float
     stay_ours: float
-    """Of pairs with paths before and after the change alone."""
+    """Cost for pairs with paths both before and after the change."""
     stay_theirs: float
     alone: float
-    """Ours if no pair moves aside."""
+    """HydRA's cost if no pair moves aside."""
     courses: int
     search_s: float
 
 
 def rows(plans: int = PLANS) -> Iterator[Result]:
-    """Rows of all kinds of changes, ``plans`` of each."""
+    """Rows for all kinds of changes, with ``plans`` changes of each kind."""
     fabric, policy = fabric_of(RACKS, PLANES)
     planning = Planning(fabric, policy)
     for kind, draw in KINDS.items():

@@ -1,9 +1,9 @@
-"""Many paced streams of UDP at once, from and to sockets in servers' network namespaces.
+"""Many paced streams of UDP at once, between sockets in servers' network namespaces.
 
-One process serves them all, where two a stream would be sixty-four: ``python -m benchmarks._paced
-ORDERS REPORT``. Every datagram has its number; those that the receivers do not see are lost. The
-sender keeps to a timetable and makes up for no more than a few late datagrams, so that it sends no
-bursts.
+A single process serves all streams, instead of two processes for each: ``python -m
+benchmarks._paced ORDERS REPORT``. Every datagram is numbered; a datagram missing at the receiver is
+lost. The sender keeps to a timetable and sends at most a few late datagrams at once, so that there
+are no bursts.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from pathlib import Path
 from typing import Final
 
 HEADERS_BYTES: Final = 14 + 20 + 8
-"""Size of Ethernet, IPv4 and UDP headers, which count at the links."""
+"""Size of Ethernet, IPv4 and UDP headers, included in the links' rates."""
 _CLONE_NEWNET: Final = 0x40000000
 _NUMBER: Final = struct.Struct("!I")
 _BUFFER_BYTES: Final = 4 << 20
 _LATE_S: Final = 0.02
-"""The timetable is moved when the sender is this late."""
+"""If the sender is later than this, the timetable is moved."""
 _AHEAD: Final = 10
-"""Niceness that vswitchd has, too: a stream that waits for its turn on the machine is not paced."""
+"""Niceness, as of vswitchd: a sender that waits for the processor can't keep its pace."""
 _LAST_S: Final = 2.0
 """Time for the last datagrams to arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """A stream's two ends: processes in the namespaces, and addresses."""
+    """The two ends of a stream: processes in the namespaces, and addresses."""
 
     src_pid: int
     src: str
@@ -52,7 +52,7 @@ class Counted:
     sent: int
     received: int
     longest_silence_s: float
-    """Between two datagrams of any stream."""
+    """Time between two datagrams of any streams."""
 
     @property
     def lost(self) -> int:
@@ -61,7 +61,7 @@ class Counted:
 
 @contextmanager
 def _inside(pid: int) -> Iterator[None]:
-    """Sockets that this thread makes in the block belong to that process' network."""
+    """In this block, this thread makes sockets in the network of the process."""
     libc = ctypes.CDLL(None, use_errno=True)
     here, other = Path("/proc/self/ns/net"), Path(f"/proc/{pid}/ns/net")
     with here.open() as home, other.open() as there:
@@ -98,7 +98,7 @@ class Streams:
         self._silence_s = 0.0
 
     def run(self, pps: float, payload_bytes: int, over: threading.Event) -> Counted:
-        """Send until it is over; ``pps`` is of each stream."""
+        """Send until all datagrams are sent; ``pps`` is the rate of each stream."""
         ended = threading.Event()
         receiving = threading.Thread(target=self._receive, args=(ended,))
         receiving.start()

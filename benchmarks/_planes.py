@@ -1,9 +1,11 @@
 """Many planes in one process: ``python -m benchmarks._planes COUNT PORTS SWITCHING_MS [SOCKET]``.
 
-They speak the part of a Polatis' SCPI that the driver needs for a change, and take little of this
-machine: real planes compute on processors of their own. The answer to a command in a state is kept
-for all planes, since all are sent the same commands. Who listens at SOCKET is told the
-cross-connects that stand, as they come and go, in lines: ``light PLANE 1:321,2:322``.
+The planes speak the part of Polatis' SCPI that the driver needs for a change, and use little
+processor time, since real planes have processors of their own. Answers are cached by state and
+command, as all planes get the same commands.
+
+A listener at SOCKET gets the standing cross-connects after each change, in lines: ``light PLANE
+1:321,2:322``.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ ALWAYS = {
 class Answer(NamedTuple):
     reply: bytes
     cross_connects: tuple[tuple[int, int], ...]
-    """Cross-connects that stand afterwards."""
+    """The resulting cross-connects."""
     moved: bool
 
 
 @cache
 def answer(size: int, present: tuple[tuple[int, int], ...], line: str) -> Answer:
-    """Raises GrammarError, and ValueError for commands that these planes don't know or can't do."""
+    """Raises GrammarError for invalid commands, and ValueError for unknown or impossible
+    commands.
+    """
     standing = dict(present)
     replies = []
     for command in language.split_line(line):
@@ -76,7 +80,7 @@ def carry_out(size: int, standing: dict[int, int], command: language.Command) ->
 
 @dataclass
 class Mirrors:
-    """Mirrors of one plane, which stay as they are when its client goes."""
+    """Mirrors of a plane; the mirrors stay when the client disconnects."""
 
     number: int
     size: int
@@ -85,7 +89,7 @@ class Mirrors:
     present: tuple[tuple[int, int], ...] = ()
 
     def show(self, lit: Iterable[tuple[int, int]], then: Callable[[], None] = lambda: None) -> None:
-        """Tell who is to know what is lit, and ``then`` go on."""
+        """Report the lit cross-connects to the listener, and call ``then`` after its answer."""
         if self.switches is None:
             then()
             return
@@ -94,7 +98,9 @@ class Mirrors:
 
 
 class Plane(asyncio.Protocol):
-    """A plane's one client; every change takes the mirrors' time, which ``*opc?`` waits for."""
+    """The only client of a plane; every change takes the mirrors' time, and ``*opc?`` waits for the
+    end.
+    """
 
     def __init__(self, mirrors: Mirrors) -> None:
         self._mirrors = mirrors
@@ -121,7 +127,7 @@ class Plane(asyncio.Protocol):
 
 
 async def serve(count: int, size: int, switching_s: float, listener: str | None) -> None:
-    """Serve until SIGTERM; prints the planes' addresses in one line once all of them listen."""
+    """Serve until SIGTERM; prints all planes' addresses in a line once all planes listen."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)

@@ -1,4 +1,4 @@
-"""A controller process that does nothing but poll: for ``benchmarks.sweep``."""
+"""A controller process that only polls, for ``benchmarks.sweep``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Polling:
         threading.Thread(target=self._poll_and_report, daemon=True).start()
 
     def _poll_and_report(self) -> None:
-        """Begin once all switches are there, then report once a second."""
+        """Begin once all switches are connected, then report once a second."""
         while len(self._fleet.connected()) < self._wanted:
             self._stop.wait(_REPORT_S)
         self._poller.start()

@@ -1,4 +1,4 @@
-"""A controller process that does nothing but probe: for ``benchmarks.probing``."""
+"""A controller process that only probes, for ``benchmarks.probing``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Statistics replies as Open vSwitch sends them, made from the rules that we install.
+"""Statistics replies in the form of Open vSwitch, made from HydRA's rules.
 
-``tests/integration/test_statistics_replies.py`` compares them with a real switch's, byte for byte.
+``tests/integration/test_statistics_replies.py`` compares the replies with a real switch's, byte for
+byte.
 """
 
 from __future__ import annotations
@@ -23,21 +24,21 @@ _FLOW_MOD_HEAD: Final = 48
 """OpenFlow header and fixed part of a flow-mod; match and instructions follow, as in an entry."""
 _FLAGS: Final = struct.Struct("!H")
 _FLAGS_AT: Final = 44
-"""In a flow-mod."""
+"""Offset in a flow-mod."""
 _LARGEST_MESSAGE: Final = 0xFFFF
 _MULTIPART_HEAD: Final = 16
 _MORE: Final = 1
 
 
 def account_rules(fabric: Fabric, server: Server) -> list[FlowRule]:
-    """The rules of a vswitch that count by destination rack; rules of one mask stand together."""
+    """Rules of a vswitch that count by destination rack; rules with the same mask are adjacent."""
     rules = substrate_of(fabric).rules(server.vswitch.datapath_id, NetworkState(), ())
     counting = [rule for rule in rules if SHAPES[rule.kind].table == Table.ACCOUNT]
     return sorted(counting, key=lambda rule: rule.kind.value)
 
 
 def flow_entry(rule: FlowRule, age_ns: int, packets: int, octets: int) -> bytes:
-    """The entry of one rule in a reply to a request for flow statistics."""
+    """The entry of a rule in a flow statistics reply."""
     shape = SHAPES[rule.kind]
     mod = encode_changes([Install(rule)], PORTS, 0, None)
     (flags,) = _FLAGS.unpack_from(mod, _FLAGS_AT)
@@ -51,7 +52,7 @@ def flow_entry(rule: FlowRule, age_ns: int, packets: int, octets: int) -> bytes:
 
 
 def flow_bodies(entries: Iterable[bytes]) -> list[bytes]:
-    """The bodies of the messages: as many entries in each as fit."""
+    """Bodies of the messages: each has as many entries as fit."""
     bodies = [bytearray()]
     for entry in entries:
         if _MULTIPART_HEAD + len(bodies[-1]) + len(entry) > _LARGEST_MESSAGE:

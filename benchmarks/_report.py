@@ -1,4 +1,6 @@
-"""Figures of the benchmarks: one table for people, the same rows as JSON for docs/benchmarks.md."""
+"""Figures of the benchmarks: a table for people, and the same rows as JSON for
+docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ from typing import Any, NoReturn
 
 RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
 BUSY_LOAD = 0.5
-"""Load before a run from which on the run counts as busy."""
+"""If the load before a run is above this, the run counts as busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One figure, and what it is held against."""
+    """A figure, with its baseline and its target."""
 
     case: str
     """Conditions."""
@@ -33,14 +35,14 @@ class Result:
     better: str
     """``lower`` or ``higher``."""
     ours: float
-    """NaN: there was nothing to measure; a target is missed then."""
+    """NaN: no measurement; the target is missed then."""
     baseline: float | None = None
-    """None: nothing was measured beside it."""
+    """None: no baseline was measured."""
     baseline_name: str = ""
     target: float | None = None
-    """Target that the project sets itself; None: no target."""
+    """Target set by the project; None: no target."""
     note: str = ""
-    """A known limit, or what else a reader of this figure has to know."""
+    """A known limit, or another remark for readers of the figure."""
 
     @property
     def meets_target(self) -> bool:
@@ -50,7 +52,9 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """How many times as good as the baseline; None without a baseline, and beside zero."""
+        """The improvement over the baseline, as a factor; None without a baseline, and for a
+        zero.
+        """
         if not self.baseline or not self.ours:
             return None
         lower = self.better == "lower"
@@ -59,7 +63,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The computer that a benchmark ran on."""
+    """The computer of a benchmark's run."""
 
     model: str
     cores: int
@@ -75,13 +79,13 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The figures of one command."""
+    """The figures of a command."""
 
     command: str
     date: str
     """Day, YYYY-MM-DD."""
     busy: bool
-    """Other work ran beside: ratios count, absolute times do not."""
+    """True if other work ran at the same time: ratios are valid, absolute times are not."""
     machine: Machine
     rows: tuple[Result, ...]
 
@@ -101,7 +105,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """Folder and arguments of the benchmark under way, and the load before it."""
+    """Folder and arguments of the benchmark under way, and the load before the run."""
 
     folder: Path = RESULTS
     arguments: Sequence[str] = ()
@@ -112,7 +116,9 @@ _CALL: ContextVar[_Call] = ContextVar("_CALL")
 
 
 def run_benchmark(main: Callable[..., int]) -> NoReturn:
-    """Run a benchmark with the process's arguments, of which ``--results FOLDER`` is taken here."""
+    """Run a benchmark with the process's arguments, except ``--results FOLDER``, which is used
+    here.
+    """
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
     given, arguments = parser.parse_known_args()
@@ -130,10 +136,10 @@ def play(main: Callable[..., int], arguments: Sequence[str], folder: Path) -> in
 
 
 def report(name: str, results: Sequence[Result]) -> int:
-    """Print the figures of benchmark ``name`` and write them into the folder of results.
+    """Print the figures of benchmark ``name`` and write the figures into the folder of results.
 
-    The folder's file of the benchmark keeps the figures of other commands. Returns an exit status:
-    1 if a figure misses its target.
+    Figures of other commands stay in the benchmark's file. Returns an exit status: 1 if a figure
+    misses its target.
     """
     headings = ("case", "metric", "ours", "baseline", "ours is", "target")
     rows = [headings, *map(_row, results)]
@@ -163,11 +169,11 @@ class Figures:
 
     runs: tuple[Run, ...]
     about: str = ""
-    """A sentence for readers, where no benchmark's docstring has it."""
+    """A sentence for readers, if the name is not that of a benchmark with a docstring."""
 
 
 def read(path: Path) -> Figures:
-    """A file that :func:`write` wrote."""
+    """Read a file written by :func:`write`."""
     document = json.loads(path.read_text(encoding="utf-8"))
     return Figures(tuple(map(Run.of, document["runs"])), document.get("about", ""))
 
@@ -180,7 +186,9 @@ def write(path: Path, runs: Sequence[Run], about: str = "") -> None:
 
 
 def _row_document(row: Result) -> dict[str, Any]:
-    """A row in rounded numbers, with the ratio and the verdict of these."""
+    """A row in rounded numbers, with the ratio and the verdict computed from the rounded
+    numbers.
+    """
     numbers = {key: _number(getattr(row, key)) for key in ("ours", "baseline", "target")}
     rounded = replace(row, **numbers | _nan(numbers))
     met = None if rounded.target is None else rounded.meets_target

@@ -1,7 +1,7 @@
-"""The most that any plan serves by the data plane's own rules, on fabrics small enough to try all.
+"""The optimum under the data plane's own rules, on fabrics small enough for a full search.
 
-A pair with k paths has a k-th of its demand on each, at most a circuit's rate; each path is served
-as well as its circuits allow, and no two paths of a pair have the same circuits.
+A pair with k paths has a k-th of its demand on each path, at most a circuit's rate; each path is
+served as far as its circuits allow, and no two paths of a pair have the same circuits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scipy.sparse import csr_array
 from topology.problem import PairDemands, pair_demands
 
 GAP = 1e-4
-"""Distance from the optimum, relative, at which the search ends."""
+"""Relative distance from the optimum at which the search ends."""
 _LONGEST_S = 60.0
-"""Time for the paths of a topology, after which the bound that HiGHS has proven counts."""
+"""Time limit for the paths of a topology; afterwards, the bound proven by HiGHS counts."""
 
 Edge = tuple[int, int]
 Circuits = tuple[Edge, ...]
@@ -31,10 +31,10 @@ def optimum_by_rules(
 ) -> float:
     """The largest share served with at most ``most_paths`` paths for a pair, to :data:`GAP`.
 
-    ``reached`` is the share that a known plan serves. An even number of racks has a port each on
+    ``reached`` is the share served by a known plan. An even number of racks has a port each on
     every plane, so a plane's circuits are a perfect matching, or a part of one. For each union of
-    matchings that a bound does not rule out, HiGHS finds the paths that serve more than the best
-    plan so far, or proves that there are none.
+    matchings that a bound does not rule out, HiGHS finds paths that serve more than the best plan
+    so far, or proves that there are none.
     """
     pairs = pair_demands(demand)
     total_mbps = float(pairs.mbps.sum())
@@ -56,7 +56,7 @@ def optimum_by_rules(
 
 
 def topologies(racks: int, planes: int) -> Iterator[Circuits]:
-    """The different unions of a perfect matching for each plane."""
+    """The distinct unions of perfect matchings, one for each plane."""
     choices = combinations_with_replacement(list(_matchings(tuple(range(racks)))), planes)
     unions = {tuple(sorted(edge for matching in choice for edge in matching)) for choice in choices}
     yield from sorted(unions)
@@ -74,7 +74,9 @@ def _matchings(racks: tuple[int, ...]) -> Iterator[Circuits]:
 def _most_mbps(
     candidates: list[Circuits], wanted: Matrix, rate_mbps: float, max_hops: int
 ) -> Matrix:
-    """A bound for each topology: pairs at least as many hops apart as here share all circuits."""
+    """An upper bound for each topology: a pair uses at least as many circuits as its distance in
+    hops.
+    """
     racks = len(wanted)
     edges = list(combinations(range(racks), 2))
     number = np.array([[circuits.count(edge) for edge in edges] for circuits in candidates])
@@ -123,7 +125,7 @@ class _Routing:
         )
 
     def split_mbps(self) -> float:
-        """The most that paths serve if a pair's demand is split at will."""
+        """The served share if a pair's demand can be split freely over paths."""
         pairs, rate_mbps = self._pairs, self._rate_mbps
         room = np.full(len(self._over), rate_mbps)
         limits = np.concatenate([np.minimum(pairs.mbps, self._most_paths * rate_mbps), room])
@@ -136,11 +138,11 @@ class _Routing:
         return float(-solved.fun)
 
     def most_mbps(self, least_mbps: float) -> float | None:
-        """The most that paths serve with even shares, or a bound of it if time is up; None if less
-        than ``least_mbps``.
+        """The highest rate served with even shares, or a bound after the time limit; None if below
+        ``least_mbps``.
 
-        Columns: Mbps of each path; for k = 1, 2, … whether a path is among k of its pair; whether a
-        pair has k paths.
+        Columns: Mbps of each path; for k = 1, 2, … whether a path is among k paths of its pair;
+        whether a pair has k paths.
         """
         mbps, most, n_ways = self._pairs.mbps, self._most_paths, len(self._ways)
         ways, numbers = np.eye(n_ways), np.arange(1, most + 1)
@@ -184,7 +186,9 @@ class _Routing:
 def _ways(
     circuits: Circuits, racks: tuple[int, ...], dst: int, hops: int
 ) -> Iterator[tuple[int, ...]]:
-    """The circuits along each path that begins with ``racks``, of at most ``hops`` more hops."""
+    """The circuits along each path that begins with ``racks``, with at most ``hops`` further
+    hops.
+    """
     if racks[-1] == dst:
         yield ()
         return

@@ -14,7 +14,7 @@ DATAPATH = ofproto_protocol.ProtocolDesc(version=proto.OFP_VERSION)
 
 
 def encode_circuit_rules(rules: Sequence[FlowRule], optical_port: int, xid: int) -> bytes:
-    """Flow-mods for rules of one kind, whose arguments are a rack's metadata and a VLAN."""
+    """Flow-mods for rules of a kind; the arguments are a rack's metadata and a VLAN."""
     parts = []
     for rule in rules:
         shape = SHAPES[rule.kind]

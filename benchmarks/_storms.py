@@ -1,8 +1,8 @@
-"""One kind of OpenFlow message without pause, from a switch that nobody knows or a known one.
+"""A stream of OpenFlow messages of one kind without pause, from an unknown or a known switch.
 
-Meanwhile an honest switch asks for echoes, and an operator changes the policy, for which the
-controller's one thread of decisions has to be free. What the machine itself costs is shown by a
-responder of echoes beside, in a process that does nothing else.
+Meanwhile an honest switch asks for echoes, and an operator changes the policy, which needs the
+controller's conductor thread. An echo responder in a separate process, which does nothing else,
+shows the delays caused by the machine.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Operator:
 
 
 def play(*, tls: bool, progress: Progress) -> list[Result]:
-    """Storms of all kinds, one after the other, against one controller."""
+    """Storms of all kinds, in turn, against one controller."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
@@ -102,7 +102,7 @@ def play(*, tls: bool, progress: Progress) -> list[Result]:
 
 
 def _respond(listener: socket.socket) -> None:
-    """Greet one switch, and answer its echoes at once: what the machine alone costs."""
+    """Accept a single switch, and answer its echoes at once: shows the delay of the machine."""
     connection, _ = listener.accept()
     with suppress(OSError), connection, connection.makefile("rb") as stream:
         for kind, body in (_HELLO, b""), (_FEATURES_REQUEST, b""), (_MULTIPART_REQUEST, bytes(8)):
@@ -116,7 +116,9 @@ def _respond(listener: socket.socket) -> None:
 
 @contextmanager
 def _bare() -> Iterator[fuzz.Honest]:
-    """A switch of a responder in a process of its own, asked like the honest one."""
+    """A switch connected to a responder in a separate process, with the honest switch's
+    requests.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         context = multiprocessing.get_context("fork")
         responder = context.Process(target=_respond, args=(listener,), daemon=True)
@@ -137,10 +139,10 @@ def _bare() -> Iterator[fuzz.Honest]:
 class _Measured:
     echoes_ms: list[float]
     bare_ms: list[float]
-    """Echoes of a responder that does nothing else, meanwhile."""
+    """Echo times of the bare responder meanwhile."""
     changes_ms: list[float]
     memory_mb: float
-    """The process's, at the end."""
+    """Memory of the process at the end."""
 
 
 def _meanwhile(

@@ -17,7 +17,7 @@ _PORT: Final = Struct("!Ixxxx6sxx16sIIIIIIII")
 
 
 def port_descriptions(names: Sequence[str]) -> bytes:
-    """The body of a switch's answer to OFPMP_PORT_DESC: ports from 1."""
+    """The body of a switch's reply to OFPMP_PORT_DESC: ports from 1."""
     return b"".join(
         _PORT.pack(number, bytes(6), name.encode(), *(0,) * 8)
         for number, name in enumerate(names, start=1)
@@ -30,10 +30,10 @@ async def converse(
     datapath: int,
     answer: Callable[[int, int, bytes], bytes],
 ) -> None:
-    """Play one switch until the connection ends.
+    """Play a switch until the connection ends.
 
-    ``answer`` is given the type, transaction id and body of each message that a switch does not
-    answer by itself, and returns the reply.
+    ``answer`` gets the type, transaction id and body of each message that this function does not
+    answer, and returns the reply.
     """
     features = _FEATURES.pack(datapath, 0, 254, 0, 0x47, 0)
     writer.write(HEADER.pack(4, _HELLO, 8, 0))
@@ -65,6 +65,6 @@ async def await_listener(port: int) -> None:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time that a process has used."""
+    """User and system time used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

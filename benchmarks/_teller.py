@@ -1,4 +1,6 @@
-"""Tells the simulated switches (``_fabric.c``) what changes around them; hears when they know."""
+"""Sends changes of the environment to the simulated switches (``_fabric.c``), and receives
+confirmations.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ def _nothing() -> None:
 
 
 class Teller:
-    """Lines are answered in order, each by a line."""
+    """Lines are confirmed in order, each by a line."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -20,12 +22,12 @@ class Teller:
         self._due: deque[Callable[[], None]] = deque()
 
     def send(self, line: str, then: Callable[[], None] = _nothing) -> None:
-        """Have ``then`` called once the switches know it."""
+        """Send a line, and call ``then`` after the switches' confirmation."""
         self._writer.write(f"{line}\n".encode())
         self._due.append(then)
 
     async def receive(self) -> None:
-        """Until the switches end."""
+        """Wait for the end of the switches."""
         while await self._reader.readline():
             self._due.popleft()()
 

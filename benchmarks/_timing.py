@@ -1,4 +1,4 @@
-"""Times of several ways to do the same, taken in turn rather than one after the other."""
+"""Times of several ways to do the same work, measured in alternation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def median_ms(
     runs: int,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Median time of each way in ms; ways take turns, so that all meet the same machine.
+    """Median time of each way in ms; ways alternate, so that all have the same conditions.
 
-    Each is called with the number of the run. A first round is not counted. For pure computation, a
-    ``clock`` of ``time.process_time`` leaves out the time of other processes.
+    Each way is called with the number of the run. A first round is not counted. For pure
+    computation, a ``clock`` of ``time.process_time`` leaves out the time of other processes.
     """
     times_ms: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(runs + 1):

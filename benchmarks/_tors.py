@@ -1,9 +1,10 @@
 """Top-of-rack databases: ``python -m benchmarks._tors DIRECTORY RACKS SERVERS PLANES SOCKET``.
 
-Each rack has a real ovsdb-server, at ``DIRECTORY/rNUMBER.sock``, with a bridge ``tor`` and its
-ports. This process stands in for ovs-vswitchd: what a transaction has changed it tells the
-simulated switches at SOCKET, and then says that it is done (``cur_cfg``); which ports have light it
-asks them, and writes down (``link_state``). It prints one line once all listen.
+Each rack has a real ovsdb-server at ``DIRECTORY/rNUMBER.sock``, with a bridge ``tor`` and its
+ports. This process takes the role of ovs-vswitchd: after a transaction, it sends the changes to the
+simulated switches at SOCKET, and then confirms them in the database (``cur_cfg``); it also asks the
+switches for the ports with light, and records these (``link_state``). It prints a line once all
+databases listen.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _CARRIER_S: Final = 0.5
 
 
 def port_names(servers: int, planes: int) -> list[str]:
-    """A ToR's ports, by their OpenFlow numbers from 1."""
+    """A ToR's ports; OpenFlow numbers count from 1."""
     return [f"server{n + 1}" for n in range(servers)] + [f"optical{n + 1}" for n in range(planes)]
 
 
 def make_database(path: Path, ports: Iterable[str]) -> None:
-    """A database as Open vSwitch leaves it when a bridge and its ports were added."""
+    """A database in the state after Open vSwitch has added a bridge and its ports."""
     operations: list[Any] = []
 
     def insert(table: str, row: dict[str, Any], name: str) -> list[str]:
@@ -57,7 +58,7 @@ def make_database(path: Path, ports: Iterable[str]) -> None:
 def as_ranges(numbers: Iterable[int]) -> str:
     """``[5, 6, 7, 9]`` as ``5-7,9-9``."""
     ordered = sorted(numbers)
-    if ordered and ordered[-1] - ordered[0] + 1 == len(ordered):  # the usual case, and a long one
+    if ordered and ordered[-1] - ordered[0] + 1 == len(ordered):  # the usual case, and a long list
         return f"{ordered[0]}-{ordered[-1]}"
     ends = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
     first = [*ordered[:1], *(b for _, b in ends)]
@@ -66,7 +67,7 @@ def as_ranges(numbers: Iterable[int]) -> str:
 
 
 class Tor:
-    """The part of ovs-vswitchd for one rack, as far as VLANs are concerned."""
+    """The part of ovs-vswitchd for a rack's VLANs."""
 
     def __init__(self, rack: int, numbers: dict[str, int], switches: Teller) -> None:
         self._rack = rack
@@ -97,7 +98,7 @@ class Tor:
                 self.ready.set()
 
     def see(self, lit: set[int]) -> None:
-        """Write down which ports have light, where that has changed."""
+        """Record the ports with light, if changed."""
         changes = [
             {"op": "update", "table": "Interface", "where": [["name", "==", self._ports[number]]],
              "row": {"link_state": "up" if number in lit else "down"}}
@@ -144,7 +145,7 @@ def _carried(row: dict[str, Any]) -> str:
 
 
 async def _connected(address: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Once the server listens."""
+    """Return once the server listens."""
     while True:
         with suppress(FileNotFoundError, ConnectionRefusedError):
             return await asyncio.open_unix_connection(address)
@@ -211,7 +212,7 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
             tors.append(tor)
             tasks.append(asyncio.create_task(tor.run(directory / f"r{rack + 1}.sock")))
         for task in tasks:
-            task.add_done_callback(lambda _: stop.set())  # none ends by itself
+            task.add_done_callback(lambda _: stop.set())  # no process ends by itself
         for tor in tors:
             await tor.ready.wait()
         carrier = asyncio.create_task(_watch_carrier(switches, tors))

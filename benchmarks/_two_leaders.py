@@ -1,18 +1,18 @@
-"""Whether a switch took writes of two controllers: judged by their connections, as captured.
+"""Finds writes of two controllers that a switch accepted, from captured connections.
 
-A reader of its own, which shares no code with the controller. Roles are those that a switch has
-told in its answers: a connection is its master's from the reply to a role request, until another
-one has the reply to a request with a later generation. A write that is sent on any other connection
-has to be refused. Writes are flow-mods, group-mods, meter-mods, port-mods, table-mods, commits of
-bundles, and requests for mastership with a generation of the past. A switch refuses a slave's by
-itself, and takes an equal's: so connections are counted as well that were told of ports, and lived
-for :data:`_ROLE_S` after that, without being a slave's or a master's, where another controller was
-the switch's master.
+An independent parser, without code of the controller. Roles follow from the switches' replies: a
+connection is master from the reply to its role request until another connection gets the reply to a
+request with a later generation. A switch has to refuse a write on any other connection. Writes are
+flow-mods, group-mods, meter-mods, port-mods, table-mods, commits of bundles, and requests for
+mastership with an outdated generation. A switch itself refuses writes of a slave, and accepts
+writes of an equal. So the parser also counts connections that had a port description, and lived for
+:data:`_ROLE_S` afterwards as neither slave nor master, while another controller was the switch's
+master.
 
 Layouts: OpenFlow Switch Specification 1.3.5, sections 7.1 to 7.3; bundles: EXT-230, and for later
-versions 1.4.0, section 7.3.9. Segments may come twice and in any order. The time of a message is
-when its last byte reached the other side's socket: what a controller sends after a switch's answer
-to another one is read by the switch after that answer.
+versions 1.4.0, section 7.3.9. Segments may be duplicated and in any order. The time of a message is
+the arrival of its last byte at the receiver's socket: a message that a controller sends after a
+switch's reply to another controller is read by the switch after that reply.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MASTER, _SLAVE = 2, 3
 _ROLE_S: Final = 1.0
 _BUNDLE_CONTROL: Final = 33
 _ONF_BUNDLE_CONTROL: Final = struct.pack("!II", 0x4F4E4600, 2300)
-"""The same before OpenFlow 1.4."""
+"""The experimenter message of bundles before OpenFlow 1.4."""
 _COMMIT: Final = 4
 _WRITES: Final = {
     14: "a flow-mod",
@@ -43,7 +43,7 @@ _WRITES: Final = {
     29: "a meter-mod",
 }
 _REPLIES: Final = {2: 3, 5: 6, 7: 8, 18: 19, 20: 21, 22: 23, _ROLE_REQUEST: _ROLE_REPLY, 26: 27}
-"""Types of the replies to what asks for one, by its type; bundles are beside."""
+"""Reply types by the type of the request, except bundles."""
 _ETHERNET: Final = 14
 _IPV4: Final = b"\x08\x00"
 _TCP: Final = 6
@@ -54,7 +54,7 @@ _GENERATION: Final = 1 << 64
 
 
 def expression(ports: Iterable[int]) -> str:
-    """tcpdump's, for what the judge reads of connections to these ports of controllers."""
+    """Capture filter of tcpdump for the connections to these ports of controllers."""
     ours = " or ".join(f"tcp port {port}" for port in ports)
     holds = "ip[2:2] - ((ip[0] & 0xf) << 2) - ((tcp[12] & 0xf0) >> 2) != 0"
     return f"({ours}) and (({holds}) or tcp[tcpflags] & tcp-syn != 0)"
@@ -65,28 +65,28 @@ class _Write:
     name: str
     data: bytes
     number: int
-    """Place among the messages of its connection."""
+    """Position among the messages of the connection."""
     by_master: bool
-    """True if it was sent as the switch's master."""
+    """True if the sender was the switch's master."""
     claim: _Write | None
-    """The request for mastership that was under way then."""
+    """The pending request for mastership at the time of the write."""
     generation: int | None
-    """Of a request for mastership; None for others."""
+    """Generation of a request for mastership; None for other messages."""
     has_reply: bool
-    """True if the switch confirms this very message."""
+    """True if the switch confirms this message individually."""
     won: bool = False
-    """True for a request for mastership after which its connection was the master's."""
+    """True for a request for mastership that succeeded."""
 
 
 class _Stream:
-    """One direction of a connection: segments in, whole messages out."""
+    """One direction of a connection: takes segments, returns whole messages."""
 
     def __init__(self) -> None:
         self._next: int | None = None
         self._ahead: dict[int, bytes] = {}
         self._buffer = bytearray()
         self.is_lost = False
-        """True if bytes are no OpenFlow, or the beginning is missing."""
+        """True if the bytes are not OpenFlow, or the start of the stream is missing."""
 
     @property
     def unread(self) -> bool:
@@ -106,7 +106,7 @@ class _Stream:
         yield from self._messages()
 
     def _following(self, wanted: int) -> bytes | None:
-        """Bytes from ``wanted`` on, out of what came ahead; what is older is thrown away."""
+        """Bytes from ``wanted`` on among the buffered segments; drops older bytes."""
         for sequence in list(self._ahead):
             known = (wanted - sequence) % _SEQUENCE
             if known < _HALF:
@@ -137,19 +137,19 @@ class _Connection:
     switch: _Switch | None = None
     sent: int = 0
     pending: list[_Write] = field(default_factory=list)
-    """Writes of which it is not known yet what came of them, in order."""
+    """Writes without a known outcome yet, in order."""
     asked: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    """Places of messages that get an answer, by its type, what it says of a bundle, and its xid."""
+    """Positions of messages with expected replies, by reply type, bundle detail, and xid."""
     claim: _Write | None = None
     described_s: float | None = None
-    """When the switch first told of its ports: from then on the controller knows it."""
+    """Time of the switch's first port description: from then on the controller knows the switch."""
     has_role: bool = False
-    """True once it has told that it has this connection as a slave's or its master's."""
+    """True once a reply of the switch has shown the connection as a slave or a master."""
     stands_aside: bool = False
-    """True if the controller has asked to be a slave, and for no mastership since."""
+    """True if the controller has asked to be a slave, and has not asked for mastership since."""
     was_slave: bool = False
     last_s: float = 0.0
-    """When something was last said."""
+    """Time of the last message."""
 
     @property
     def is_master(self) -> bool:
@@ -161,33 +161,33 @@ class _Switch:
     datapath: int
     master: _Connection | None = None
     led_by: str | None = None
-    """The controller that was its master last."""
+    """The last controller that was the switch's master."""
     generation: int = 0
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What a conversation of controllers and switches came to."""
+    """Result of a captured conversation between controllers and switches."""
 
     switches: int = 0
     by_masters: int = 0
-    """Writes that a switch took of its master."""
+    """Number of writes that a switch accepted from its master."""
     taken_over: int = 0
-    """Times that a switch got another controller as its master."""
+    """Number of changes of a switch's master to another controller."""
     accepted: list[str] = field(default_factory=list)
-    """Writes that a switch took of another one, in words."""
+    """Writes that a switch accepted from a controller that was not its master, in words."""
     refused: int = 0
-    """Writes of others that a switch refused."""
+    """Number of refused writes of such controllers."""
     unanswered: int = 0
-    """Writes of others before the end of their connection, of which the switch said nothing."""
+    """Number of such writes before the end of their connection, without a reply of the switch."""
     unread: int = 0
-    """Connections that were captured in part."""
+    """Number of partly captured connections."""
     slaves: int = 0
-    """Connections that were a slave's at some time."""
+    """Number of connections that were a slave at some time."""
     equals: list[str] = field(default_factory=list)
-    """Connections that were neither a slave's nor a master's in time, in words."""
+    """Connections that became neither slave nor master in time, in words."""
     longest_equal_s: float = 0.0
-    """Longest time from a switch's ports to its first role."""
+    """Longest time from a switch's port description to its controller's first role."""
 
 
 class _Judge:
@@ -240,7 +240,7 @@ class _Judge:
         self._judge_role(connection, connection.last_s)
 
     def _judge_role(self, connection: _Connection, now_s: float) -> None:
-        """Judge the time in which a connection had no role, where another controller led."""
+        """Judge the time of a connection without a role while another controller led."""
         switch, since_s = connection.switch, connection.described_s
         if switch is None or since_s is None or connection.has_role:
             return
@@ -309,7 +309,7 @@ class _Judge:
         number = connection.asked.pop((kind, bundle, xid), None)
         if number is None:
             return
-        # A switch answers in order: it has done what came before, and said so if it did not.
+        # A switch answers in order: earlier messages without an error were carried out.
         while connection.pending and (
             connection.pending[0].number < number
             or (connection.pending[0].number == number and connection.pending[0].has_reply)
@@ -327,7 +327,7 @@ class _Judge:
                 connection.switch.master = None
 
     def _refused(self, connection: _Connection, quoted: bytes) -> None:
-        """``quoted``: the beginning of the message, 64 bytes of it at least."""
+        """``quoted``: at least the first 64 bytes of the message."""
         for write in connection.pending:
             length = min(len(quoted), len(write.data))
             if length >= _HEADER.size and write.data[:length] == quoted[:length]:
@@ -372,14 +372,14 @@ class _Judge:
         return True
 
     def _is_of_another(self, connection: _Connection, write: _Write) -> bool:
-        """True for a write that the switch had to refuse, by what it has answered before."""
+        """True for a write that the switch had to refuse, judging by its earlier replies."""
         if write.generation is not None or write.has_reply:
             return not connection.is_master
         return not write.by_master and not (write.claim is not None and write.claim.won)
 
 
 def _bundle_control(kind: int, message: bytes) -> int | None:
-    """What is asked or said of a bundle; None for other messages."""
+    """The request or reply about a bundle; None for other messages."""
     body = message[_HEADER.size :]
     if kind == _EXPERIMENTER and body.startswith(_ONF_BUNDLE_CONTROL):
         body = body[len(_ONF_BUNDLE_CONTROL) :]
@@ -389,9 +389,9 @@ def _bundle_control(kind: int, message: bytes) -> int | None:
 
 
 def judged(frames: Iterable[Frame], controllers: Mapping[int, str]) -> Verdict:
-    """Judge what was captured of a loopback, from before the first connection on.
+    """Judge a capture of loopback, which must begin before the first connection.
 
-    ``controllers``: their names, by the TCP ports at which they wait for switches.
+    ``controllers``: names of controllers, by the TCP ports on which they listen for switches.
     """
     judge = _Judge(controllers)
     for frame in frames:

@@ -18,7 +18,7 @@ SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Counts and times that wrk saw."""
+    """Counts and times reported by wrk."""
 
     requests: int
     seconds: float
@@ -37,7 +37,7 @@ class Load:
 
 
 def check_wrk() -> None:
-    """Raises SystemExit where there is no wrk."""
+    """Raises SystemExit if wrk is not installed."""
     if shutil.which("wrk") is None:
         raise SystemExit("no wrk here: install it (apt-get install wrk)")
 
@@ -45,8 +45,8 @@ def check_wrk() -> None:
 def load(url: str, kind: str, choices: Sequence[str], ahead_s: float) -> Load:
     """``kind`` is ``healthz``, ``read``, ``page`` or ``reserve``; see the script.
 
-    ``choices`` are ids of reservations, or names of racks; ``ahead_s`` is the farthest that a new
-    reservation begins ahead. Raises RuntimeError if anything went wrong.
+    ``choices`` are ids of reservations, or names of racks; ``ahead_s`` is the latest start of a new
+    reservation, from now. Raises RuntimeError for any error.
     """
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("\n".join(choices))

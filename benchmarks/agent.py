@@ -1,10 +1,10 @@
 """Cost of an agent to its server: CPU, memory, and bytes on the wire.
 
 ``python -m benchmarks.agent``. The controller is the REST server of the reference fabric, the
-sockets are real ones on loopback, the agent is ``hydra agent`` in a process of its own; a relay
-between them counts bytes, HTTP's included. Reading sockets is compared with pyroute2 on the same
-kernel, reports with the worst case of c-Through (section 7): every second 4 bytes for each rack,
-which is 4 KB for 1000 racks.
+sockets are real sockets on loopback, the agent is ``hydra agent`` in a separate process; a relay in
+between counts bytes, HTTP's included. Reading sockets is compared with pyroute2 on the same kernel,
+reports with the worst case of c-Through (section 7): every second 4 bytes for each rack, which is 4
+KB for 1000 racks.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ TARGET_BYTES_PER_S: Final = 4096.0
 
 @contextmanager
 def connections(count: int) -> Iterator[None]:
-    """``count`` sockets of TCP connections on loopback; in some of them bytes wait."""
+    """``count`` sockets of TCP connections on loopback, some with waiting bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 3 * count + 256), hard))
     with ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
-        for _ in range(count // 2):  # both ends of a connection are here
+        for _ in range(count // 2):  # both ends of a connection are in this process
             client = stack.enter_context(socket.create_connection(server.getsockname()))
             stack.enter_context(server.accept()[0])
             client.sendall(bytes(1000))
@@ -86,7 +86,7 @@ def reading(count: int) -> Result:
 
 
 class Relay:
-    """Passes one side's bytes to the other, and counts them."""
+    """Passes bytes on from one side to the other, and counts the bytes."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -115,7 +115,7 @@ class Relay:
                 setattr(self, counter, getattr(self, counter) + len(data))
                 sink.sendall(data)
         except OSError:
-            pass  # an end has gone; so does the other
+            pass  # one end has gone: close the other end
         finally:
             sink.close()
 
@@ -143,7 +143,7 @@ def resident_mb(pid: int) -> float:
 
 
 def process(relay: Relay) -> list[Result]:
-    """Results of the whole agent beside 1000 sockets, with nothing to report."""
+    """Results of the whole agent with 1000 sockets and nothing to report."""
     command = [str(Path(sys.executable).with_name("hydra")), "agent", SERVER, "--url", relay.url]
     with connections(1000):
         agent = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -169,7 +169,7 @@ def process(relay: Relay) -> list[Result]:
 
 
 class Busy:
-    """Sockets to every rack, whose backlogs change by more than the threshold at every look."""
+    """Sockets to every rack, with backlogs that change by more than the threshold at every read."""
 
     def __init__(self, racks: int) -> None:
         fabric = load_configuration(CONFIG).fabric
@@ -184,7 +184,7 @@ class Busy:
 
 
 def worst_case(relay: Relay, racks: int) -> Result:
-    """Result of an agent that has a change to report of every rack at every look."""
+    """Result of an agent with a change to report for every rack at every read."""
     with ControllerClient(relay.url) as client:
         path = f"/v1/agents/{SERVER}"
         agent = Agent(path, client, Busy(racks), (UnreachableError, CommandError))

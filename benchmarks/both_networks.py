@@ -1,9 +1,9 @@
-"""Throughput of a pair when part of its flows spills over to the electrical network.
+"""Throughput of a pair with part of its flows spilled to the electrical network.
 
 ``python -m benchmarks.both_networks [--seconds N] [WORKLOAD…]`` (root). Racks r1 and r2 of the demo
-fabric have a circuit of 20 Mb/s; each workload is played with ``policy.spill`` off and on, where
-the electrical network has 2 and 10 Mb/s for each server. What is tried and taken back counts.
-Others' traffic, where a workload has some, is told apart.
+fabric have a circuit of 20 Mb/s; each workload is played with ``policy.spill`` off and on, with 2
+and 10 Mb/s of the electrical network for each server. Results include the time of attempts that the
+controller undoes. Other pairs' traffic, if the workload has any, is reported separately.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.stage import Stage, tcp_transfer, udp_transfer
 
 SCALE: Final = 0.2
-"""Factor on all rates: what one machine emulates beside other work."""
+"""Factor on all rates, so that one machine with other work can emulate the network."""
 ELECTRICAL_MBPS: Final = (10.0, 50.0)
 SECONDS: Final = 30
 POLICY: Final = {"poll_interval_s": 0.5, "gain_horizon_s": 3.0, "spill": "off"}
 HARM: Final = 97.0
-"""Per cent of what others get without spills that they get with them, at least."""
+"""Least throughput of other pairs with spills, in per cent of the throughput without spills."""
 _PORT: Final = 5201
 _LOOK_S: Final = 2.0
-"""Before the end."""
+"""Time before the end of the run, in s."""
 _PATIENCE_S: Final = 15.0
 _DATAGRAM_BYTES: Final = 1200
 
@@ -45,7 +45,7 @@ class Stream:
     dst: str
     connections: int = 1
     mbps: float | None = None
-    """Together, by UDP, as at scale 1; None: TCP that takes all it gets."""
+    """Total rate by UDP at scale 1; None: greedy TCP."""
 
 
 HOT: Final = (Stream("h11", "h21", 8), Stream("h12", "h22", 8))
@@ -56,7 +56,7 @@ OTHERS: Final = (Stream("h11", "h31"), Stream("h41", "h22"))
 class Workload:
     streams: tuple[Stream, ...]
     others: tuple[Stream, ...] = ()
-    """Streams between racks that have no circuit."""
+    """Streams between racks without a circuit."""
 
 
 WORKLOADS: Final[Mapping[str, Workload]] = {
@@ -78,18 +78,18 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 @dataclass(frozen=True, slots=True)
 class Played:
     hot_mbps: float
-    """Received from r1 by r2."""
+    """Bytes received by r2 from r1."""
     others_mbps: float
     share: float
-    """Part of the flows that was electrical at the end."""
+    """Share of the flows that was electrical at the end."""
 
 
 def play(
     stage: Stage, client: ControllerClient, workload: Workload, seconds: int, spill: str
 ) -> Played:
-    """Traffic from the first second on, so that what is tried and taken back counts.
+    """Measure from the first second on, so that undone attempts count.
 
-    UDP begins first: iperf3 does not say again that it begins, if a full queue drops that.
+    UDP begins first: iperf3 does not repeat its start message, which a full queue might drop.
     """
     client.amend({"spill": spill})
     streams = (*workload.streams, *workload.others)

@@ -1,11 +1,12 @@
-"""Compare admission with a referee that tries every path at every moment, on random calendars.
+"""Compare admission with an exhaustive referee on random calendars.
 
-``python -m benchmarks.calendars [CALENDARS]``. Each calendar is a small random fabric on which
-random requests are made while time goes by: of every service class, as ranges, held, with
-priorities, at recurring times, by a tenant with a quota. Some are changed, released, or moved
-because ports die. Admitted requests must leave nothing promised twice. For refused ones no path
-with any choice of ports may fit, and the alternatives offered must be available. Reservations that
-give way must have had to. A calendar that breaks a rule is printed with its seed.
+``python -m benchmarks.calendars [CALENDARS]``. The referee tries every path at every moment. Each
+calendar is a small random fabric with random requests over time: of every service class, as ranges,
+held, with priorities, at recurring times, by a tenant with a quota. Some reservations are changed,
+released, or moved after ports die. Admitted requests must not lead to double bookings. For a
+refused request, no path may fit with any choice of ports, and the offered alternatives must be
+available. Preemption must have been necessary. A calendar that breaks a rule is printed with its
+seed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SHARE = 1000
 
 
 def play(seeds: range) -> tuple[Counter[str], list[str]]:
-    """(counts of events in these calendars, broken rules with their seeds)."""
+    """(Counts of events in these calendars, broken rules with seeds)."""
     counts: Counter[str] = Counter()
     broken = []
     for seed in seeds:

@@ -1,13 +1,13 @@
-"""Faults of the field at random moments, and what must hold whatever fails.
-No pair is silent for more than 1 s except by the fault itself; untouched pairs lose only what
-queues dropped; no frame goes into the dark except at a cut fibre; 5 s after the last fault,
-controller and devices agree. Known limit: ToRs do not report cached flows for servers that moved to
-another port within a VLAN.
+"""Random faults of the field, and conditions that must hold for any fault. No pair is silent for
+more than 1 s except by the fault itself; untouched pairs lose only datagrams dropped by queues; no
+frame goes into the dark except at a cut fibre; 5 s after the last fault, controller and devices
+agree. Known limit: ToRs do not report cached flows for servers that moved to another port within a
+VLAN.
 
 ``python -m benchmarks.chaos --minutes N [--fabric FILE] [--substrate NAME] [--seed S]`` (root; see
-``--help``). Rounds follow each other: each draws a fabric, starts its controller, has users change
-and reserve, strikes with one to three faults at a time, and judges. A round depends on its seed
-alone, so that one with a violation is played again by what it prints.
+``--help``). Each round draws a fabric, starts its controller, lets users change and reserve,
+injects one to three faults at a time, and judges the result. A round depends only on its seed; for
+a round with a violation, the output has the command that repeats the round.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] = ()) -> int:
 
 
 def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
-    """The arguments that play a round of these options again."""
+    """The arguments that repeat a round with these options."""
     again = ["--rounds", "1", "--seed", f"{seed}", "--incidents", f"{options.incidents}"]
     again += ["--substrate", substrate] if options.fabric is None else ["--fabric", options.fabric]
     again += [f"--fault {name}" for name in options.fault or ()]
@@ -94,7 +94,7 @@ def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
 
 
 def results(rounds: Sequence[RoundResult]) -> list[Result]:
-    """Strikes by fault and substrate, with the violations of rounds on that substrate."""
+    """Number of faults by kind and substrate, with the violations of rounds on the substrate."""
     found = []
     for substrate in sorted({round_.substrate for round_ in rounds}):
         here = [round_ for round_ in rounds if round_.substrate == substrate]

@@ -1,10 +1,10 @@
-"""A reconfiguration of the size that the papers measure, under traffic: time of each substep.
+"""A reconfiguration of the papers' size, under traffic: time of each substep.
 
-``python -m benchmarks.control_plane [CHANGES]`` (root; 20 unless told). Four racks of two servers
-have four ports on each of two planes. All 16 circuits, so 32 ToR ports, go from two pairs of racks
-to two others and back, with 5000 rules over the eight vswitches, while one server sends TCP at
-100 Mb/s. The baselines are the published prototypes: HydRA (section V.B: 2.2 s with 5000 rules),
-and the part of Helios' control loop that software could shorten (section 5.4: 168 ms).
+``python -m benchmarks.control_plane [CHANGES]`` (root; default: 20). Four racks of two servers have
+four ports on each of two planes. All 16 circuits, and thus 32 ToR ports, move from two pairs of
+racks to two other pairs and back, with 5000 rules over the eight vswitches, while a server sends
+TCP at 100 Mb/s. The baselines are the published prototypes: HydRA (section V.B: 2.2 s with 5000
+rules), and the part of Helios' control loop that software could shorten (section 5.4: 168 ms).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ SUBSTEPS = ("divert", "retag", "push", "mirrors", "gate", "activate")
 
 
 def changes(client: ControllerClient, number: int) -> list[ReconfigurationRecord]:
-    """Move all circuits from one pairing to the other, again and again."""
+    """Move all circuits from one pairing to the other and back, repeatedly."""
     records = []
     for _, pairs in zip(range(number + 1), cycle(PAIRINGS), strict=False):
         started_s = time.monotonic()
         records.append(client.reconfigure([PairDemand(a, b, 800.0) for a, b in pairs]))
         time.sleep(max(0.0, PERIOD_S - (time.monotonic() - started_s)))
-    return records[1:]  # before the first one there were no circuits to move
+    return records[1:]  # before the first change, there were no circuits to move
 
 
 def main(argv: Sequence[str] = ()) -> int:

@@ -1,10 +1,9 @@
-"""Set cross-connects through every optical driver, in bulk and one by one; many planes at once.
+"""Time to set cross-connects with every optical driver, in bulk and singly; many planes at once.
 
-``python -m benchmarks.cross_connects [DRIVER…]`` (root); with names: those drivers alone. Devices
-are emulators on loopback sockets, whose mirrors take 25 ms; for ``openflow-xc`` a bridge of Open
-vSwitch, whose rules need no such time.
-Every way ends when the driver has read the device back and found the cross-connects that it asked
-for.
+``python -m benchmarks.cross_connects [DRIVER…]`` (root); with names: only these drivers. Devices
+are emulators on loopback sockets, whose mirrors take 25 ms; for ``openflow-xc``, a bridge of Open
+vSwitch, whose rules take no such time. A measurement ends when the driver has read the device back
+and found the requested cross-connects.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ PARALLEL_TARGET = 1.5
 
 
 def options(driver: str, folder: str) -> dict[str, object]:
-    """Options of the documented example, and whom to trust, for the drivers that need some."""
+    """Options of the documented example, and trusted certificates, for drivers that need these."""
     if EMULATORS[driver].has_directory:
         return {"ca_file": f"{folder}/{CA}"}
     if driver != "template":
@@ -89,7 +88,7 @@ def emulated(
     serial: bool = False,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[OpticalSwitch]:
-    """A driver with an emulator of its own; ``more``: options of the driver."""
+    """A driver with a new emulator; ``more``: options of the driver."""
     emulator = EMULATORS[driver]
     variable = f"HYDRA_BENCHMARK_{emulator.module.upper()}"
     os.environ[variable] = emulator.password
@@ -118,7 +117,7 @@ def emulated(
 
 @contextmanager
 def bridge() -> Iterator[OpticalSwitch]:
-    """An Open vSwitch bridge as a cross-connect, its ports connected to nothing."""
+    """An Open vSwitch bridge as a cross-connect, with unconnected ports."""
     name = "hyBxc"
     made = ["--", "set", "bridge", name, "datapath_type=netdev", "fail_mode=secure"]
     for port in range(1, PORTS + 1):
@@ -152,7 +151,7 @@ def one_by_one(
 
 
 def time_ms(way, switch: OpticalSwitch, turns: range, size: int) -> float:
-    """Median time of a change from one layout to the next; the first is not counted."""
+    """Median time of a change from one layout to the next, without the first change."""
     times = []
     for turn in turns:
         started = time.perf_counter()
@@ -183,8 +182,9 @@ def driver_results(named: Sequence[str]) -> list[Result]:
 
 @contextmanager
 def planes_in_one_process() -> Iterator[list[OpticalSwitch]]:
-    """All planes, in one process beside this one, which takes little of the machine: real planes do
-    not share it."""
+    """All planes, in a single separate process, which uses little processor time: real planes do
+    not share the machine.
+    """
     command = [sys.executable, "-m", "benchmarks._planes", f"{PLANES}", f"{PORTS}"]
     command += [f"{SWITCHING_MS:g}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as process:
@@ -201,14 +201,15 @@ def planes_in_one_process() -> Iterator[list[OpticalSwitch]]:
 
 @contextmanager
 def planes_apart() -> Iterator[list[OpticalSwitch]]:
-    """All planes, each emulated by a process of its own."""
+    """All planes, each emulated by a separate process."""
     with ExitStack() as stack:
         yield [stack.enter_context(emulated("polatis-scpi", n)) for n in range(PLANES)]
 
 
 def at_once(switches: Sequence[OpticalSwitch], size: int) -> tuple[float, float]:
-    """Median time in ms of a change of one plane, and of all, each in a thread of its own, as in
-    the controller."""
+    """Median time in ms of a change of one plane, and of all planes, with a thread for each plane,
+    as in the controller.
+    """
     alone, together = [], []
     with ThreadPoolExecutor(len(switches)) as pool:
         for switch in switches:
@@ -226,7 +227,7 @@ def at_once(switches: Sequence[OpticalSwitch], size: int) -> tuple[float, float]
 
 
 def plane_results() -> list[Result]:
-    """All planes at once against one."""
+    """Compare all planes at once with a single plane."""
     results = []
     for emulators, where, sizes in (
         (planes_in_one_process, "one process", (8, PORTS)),

@@ -1,4 +1,4 @@
-"""The dashboard in Chromium at 320 racks and 32 planes, beside the same page at 4 racks and 2."""
+"""The dashboard in Chromium at 320 racks and 32 planes, compared with 4 racks and 2 planes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PAUSE_S = 1.0
 SMALL = "4 racks, 2 planes"
 PAINT, WEIGHT = ("first paint", "ms", "lower"), ("page, with all answers", "kB", "lower")
 MOST = {PAINT: 300.0, WEIGHT: 150.0}
-"""Targets at 4 racks."""
+"""Targets, measured at 4 racks."""
 _ANSWERS = """() => ["navigation", "resource"]
   .flatMap((kind) => performance.getEntriesByType(kind))
   .reduce((sum, entry) => sum + entry.transferSize, 0)"""
-"""Bytes of all answers so far, with headers as Chromium counts them: 300 each."""
+"""Bytes of all answers so far, with 300 bytes of headers each, as counted by Chromium."""
 _SHIFT = 7
 _SCROLLED_S = 5.0
 _SCROLL = """async (ms) => {
@@ -50,15 +50,16 @@ _SCROLL = """async (ms) => {
   }
   return frames;
 }"""
-"""Scrolls down and up for so long; the times between frames, in ms."""
+"""Scrolls down and up for ``ms``; returns the times between frames, in ms."""
 
 
 class BusyService(FakeService):
-    """A service in which every plane joins all racks, in different pairs; one rack pair in fifty
-    sends."""
+    """A service with circuits of all racks on every plane, in different pairs; one rack pair in
+    fifty sends.
+    """
 
     def devices(self) -> list[DeviceStatus]:
-        """All of the fabric."""
+        """Circuits on all planes."""
         fabric = self.fabric
         return [
             *(
@@ -112,7 +113,7 @@ class BusyService(FakeService):
 def serving(
     config: str, kind: type[BusyService] = BusyService
 ) -> Iterator[tuple[RestServer, BusyService]]:
-    """The page of a busy fabric that one of the shipped configurations describes."""
+    """The page of a busy fabric, described by one of the shipped configurations."""
     service = kind(load_configuration(CONFIGS / config).fabric)
     server = RestServer(create_app(service, registry=Metrics().registry), "127.0.0.1", 0)
     server.start()
@@ -123,7 +124,7 @@ def serving(
 
 
 def substep_ms(page: Page, service: BusyService) -> float:
-    """Median time from an event of a reconfiguration until the page shows it."""
+    """Median time from an event of a reconfiguration until the page shows the event."""
     took_ms = []
     for _ in range(SUBSTEPS):
         started_s = time.perf_counter()
@@ -139,9 +140,9 @@ def substep_ms(page: Page, service: BusyService) -> float:
 
 
 def scrolling(page: Page) -> tuple[float, float]:
-    """(Frames a second by their median, the main thread's processor time for each in ms).
+    """(Median of frames per second, the main thread's processor time per frame in ms).
 
-    The latter says on a busy machine, too, whether 60 frames a second leave it time.
+    The processor time shows, even on a busy machine, whether 60 frames a second are possible.
     """
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -157,7 +158,7 @@ def _main_thread_s(session: CDPSession) -> float:
 
 
 def measure(browser: Browser, config: str) -> dict[tuple[str, str, str], float]:
-    """Figures of the page, by (metric, unit, which is better)."""
+    """Figures of the page, by (metric, unit, better direction)."""
     page = browser.new_page(viewport={"width": 1400, "height": 1500})
     with serving(config) as (server, service):
         page.goto(server.url)

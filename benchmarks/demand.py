@@ -1,22 +1,24 @@
-"""Plans from estimated demand against plans from the demand itself, by the same algorithm.
+"""Plans for the estimated demand against plans for the true demand, by the same algorithm.
 
 ``python -m benchmarks.demand [--cases N] [--first SEED]``. Each case draws a fabric, an electrical
-network and traffic whose offered load is known: of greedy TCP it is the max-min share on an ideal
-switch. A fluid simulation of the present topology makes the counters, of which one connection's
-share is uneven by a tenth; an estimator sees those alone, in a quarter of the cases also how many
-connections agents count. In half of the cases circuits for somebody else's traffic stand at the
-start. What the plan serves of the offered load is held against what the plan from the offered load
-serves. Then the next round: three in all, the second and third on what the one before has planned.
+network and traffic with a known offered load; the offered load of greedy TCP is the max-min share
+on an ideal switch. A fluid simulation of the present topology makes the counters, with variations
+of a tenth among connections. The estimator sees only the counters, and in a quarter of the cases
+the number of connections reported by agents. In half of the cases, circuits for another demand
+stand at the start. The result is the served part of the offered load, relative to the plan for the
+offered load. Then follow a second and a third round, each on the topology planned in the round
+before.
 
-Cases that the electrical network serves alone are drawn anew: there every plan is as good. Beside
-ours stand the estimator that this one replaced (each rack pair above a threshold is one greedy
-flow), and Hedera's over the true connections, greedy all of them, which knows what no counter does.
+Cases served by the electrical network alone are drawn again, since every plan is then equally good.
+Other estimators are measured, too: the earlier estimator (each rack pair above a threshold is a
+greedy flow), and Hedera's estimator over the true connections, all taken as greedy, which needs
+knowledge that counters do not give.
 
-A referee shows what counters can't tell. It knows the servers of each flow, its connections, who is
-greedy, and what everybody offers of whom counters tell it; and of the rest, paced TCP that
-something full holds back, which rates they offer, but not who offers which. As long as each offers
-more than it gets, no counter changes with that. It plans for the mean over all ways in which that
-can be.
+A referee shows the limit of counters. The referee knows the servers of each flow, the number of
+connections, the greedy flows, and the offered load of flows visible to counters. For paced TCP held
+back by a full resource, the referee knows the offered rates, but not the flow of each rate: as long
+as each flow offers more than it gets, counters look the same. The referee plans for the mean over
+all possible assignments.
 """
 
 from __future__ import annotations
@@ -63,11 +65,13 @@ FILLED: Final = 0.05
 TARGET_MS: Final = 40.0
 
 Estimator = Callable[[Case, Network, Counted], DemandMatrix]
-"""From what counters see of each flow to what to plan for."""
+"""From the counters of each flow to the demand for planning."""
 
 
 class Ours:
-    """With its memory, from round to round; ``planned`` says what of it is planned for."""
+    """An estimator with its memory over the rounds; ``planned``: the part of the estimate to plan
+    for.
+    """
 
     def __init__(self, case: Case) -> None:
         n, flows = case.fabric.n_racks, case.flows
@@ -113,7 +117,7 @@ class Ours:
         return expected
 
     def _came(self, case: Case, uses: np.ndarray, load: Floats, sent: Floats) -> Floats:
-        """What vswitches count on its way to each electrical uplink."""
+        """Counts at vswitches of traffic for each electrical uplink."""
         links = 2 * case.fabric.n_racks * case.servers
         uplinks = case.fabric.n_racks * (1 if case.shared else case.servers)
         first = uses[:, 2]
@@ -121,7 +125,7 @@ class Ours:
         return np.bincount(first, np.where(electrical, sent, 0.0), len(load))
 
     def _unanswered(self, case: Case, counted: Counted, sent: Floats) -> np.ndarray:
-        """Rows whose server receives next to nothing, not even acknowledgements for TCP."""
+        """Rows whose server receives next to nothing, not even acknowledgements of TCP."""
         flows, links = case.flows, case.fabric.n_racks * case.servers
         received = counted.load_mbps[links : 2 * links].copy()
         acknowledged = ACKNOWLEDGED * np.where(flows.paced, 0.0, counted.sent_mbps)
@@ -138,8 +142,8 @@ class Ours:
     def _seen(
         self, case: Case, network: Network, load: Floats
     ) -> tuple[np.ndarray, Floats, Floats]:
-        """Resources of each row: where it ends is known by rack alone, so that the fullest server
-        there stands for all.
+        """Resources of each row. Only the rack of a row's end is known, so the fullest server of
+        the rack stands for all.
         """
         n, links = case.fabric.n_racks, case.fabric.n_racks * case.servers
         uses = network.uses[self._any_flow].copy()
@@ -160,19 +164,21 @@ class Ours:
 
 
 def receiving(into: Floats) -> Floats:
-    """How many servers of each rack receive in earnest; ``into`` has shape (racks, servers)."""
+    """Number of servers of each rack that receive traffic; ``into`` has shape (racks, servers)."""
     enough = into >= 0.1 * into.max(axis=1, keepdims=True)
     return enough.sum(axis=1).astype(np.float64)
 
 
 class Referee:
-    """Its flows are known but for the order of the rates that held back paced TCP offers."""
+    """Plans for known flows, except for the order of the rates offered by paced TCP that is held
+    back.
+    """
 
     def __init__(self, case: Case) -> None:
         flows = case.flows
         self._known = np.isinf(flows.offered_mbps) | flows.paced
         self._least = np.zeros(len(flows.src))
-        """The most that was seen of each flow."""
+        """The highest rate seen of each flow."""
         self._random = np.random.default_rng(_SHUFFLES)
 
     def __call__(self, case: Case, network: Network, counted: Counted) -> DemandMatrix:
@@ -187,7 +193,7 @@ class Referee:
         return case.by_racks(case.truth(offered))
 
     def _mean(self, mbps: Floats, least: Floats) -> Floats:
-        """Mean rates over all orders in which none is below its least."""
+        """Mean rates over all orders in which no rate is below its minimum."""
         count, total = len(mbps), np.zeros(len(mbps))
         least, mbps = np.minimum(least, mbps), mbps.copy()
         for number in range(2 * _SHUFFLES if count > 1 else 0):
@@ -236,9 +242,9 @@ class Outcome:
     seed: int
     kind: str
     shares: dict[str, tuple[float, ...]]
-    """By estimator, after each round: what its plan serves, of what the oracle's serves."""
+    """By estimator and round: served rate relative to the oracle's plan."""
     errors: dict[str, float]
-    """Error of the first estimate, summed over pairs, as a part of all that was offered."""
+    """Sum over pairs of the first estimate's error, as a part of the offered load."""
 
 
 def planned(case: Case, demand: DemandMatrix, current: Topology) -> Topology:
@@ -248,18 +254,18 @@ def planned(case: Case, demand: DemandMatrix, current: Topology) -> Topology:
 
 
 def served_by(case: Case, truth: DemandMatrix, topology: Topology) -> float:
-    """Mbps that circuits and the electrical network carry of the truth."""
+    """Mbps of the true demand carried by circuits and the electrical network."""
     electrical = case.electrical_rack_mbps
     return float(served_mbps(case.fabric, topology, truth, electrical, electrical).sum())
 
 
 def trivial(case: Case, truth: DemandMatrix) -> bool:
-    """True if the electrical network alone carries all."""
+    """True if the electrical network alone carries all traffic."""
     return served_by(case, truth, EMPTY_TOPOLOGY) > _TRIVIAL * float(truth.sum())
 
 
 def start_of(case: Case, random: np.random.Generator) -> Topology:
-    """The topology that is found: in half of the cases none, else one for another demand."""
+    """The topology at the start: in half of the cases empty, else planned for another demand."""
     n = case.fabric.n_racks
     if random.random() >= 0.5:
         return EMPTY_TOPOLOGY
@@ -268,7 +274,7 @@ def start_of(case: Case, random: np.random.Generator) -> Topology:
 
 
 def judge(seed: int) -> Outcome | None:
-    """None where every plan is as good."""
+    """The result of a case; None if every plan is equally good."""
     case, random = draw(seed)
     if not len(case.flows.src):
         return None
@@ -334,7 +340,9 @@ def rows(found: Sequence[Outcome]) -> Iterator[Result]:
 
 
 def speed() -> Result:
-    """One estimate of the largest fabric, half of it held back by electrical uplinks."""
+    """An estimate for the largest fabric, with half of the flows held back by electrical
+    uplinks.
+    """
     random = np.random.default_rng(1)
     here, there = np.nonzero(random.random((SERVERS, RACKS)) < FILLED)
     each = SERVERS // RACKS

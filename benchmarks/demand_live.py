@@ -1,11 +1,12 @@
-"""The loop that measures, against one that is told what traffic needs, on the emulated data plane.
+"""Demand measured from counters against a demand given in advance, on the emulated data plane.
 
-``python -m benchmarks.demand_live [--seconds N] [WORKLOAD…]`` (root). Each workload is played
-twice on the demo fabric with one of its planes at 20 Mb/s, the electrical network at 2. In one run
-the controller decides every second from its counters (in one workload from agents, too). In the
-other it is told the offered load by REST when traffic begins, and whenever that changes; of greedy
-TCP the offered load is the max-min share of an ideal switch. The same algorithm plans for both.
-Compared are the bytes that servers receive, and how soon the circuits join the same racks.
+``python -m benchmarks.demand_live [--seconds N] [WORKLOAD…]`` (root). Each workload is played twice
+on the demo fabric with one of its planes at 20 Mb/s, the electrical network at 2. In one run the
+controller decides every second from its counters (in one workload from agents, too). In the other
+run the controller gets the offered load by REST when traffic begins, and at each change; the
+offered load of greedy TCP is the max-min share of an ideal switch. The same algorithm plans for
+both. Compared are the bytes received by servers, and the time until the circuits join the same
+racks.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _PORT: Final = 5201
 _LOOK_S: Final = 0.05
 _DATAGRAM_BYTES: Final = 1200
 _SETTLE_S: Final = 15.0
-"""Before a run: five time constants of the controller's averages, which still hold the previous
+"""Wait before a run: five time constants of the controller's averages, which still contain the last
 run.
 """
 
@@ -68,10 +69,10 @@ class Stream:
     src: str
     dst: str
     mbps: float | None = None
-    """UDP at this rate; None: TCP that takes all it gets."""
+    """Rate by UDP; None: greedy TCP."""
     connections: int = 1
     begins: float = 0.0
-    """Part of the run."""
+    """Time of the stream, as a part of the run."""
     ends: float = 1.0
 
 
@@ -140,9 +141,9 @@ def rack_of(stage: Stage, server: str) -> str:
 
 @contextmanager
 def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
-    """All streams that begin with the block; the others begin by themselves.
+    """Run the streams that start with the block; the other streams start later by themselves.
 
-    Raises ScenarioError at the end if one of these did not.
+    Raises ScenarioError at the end if a later stream did not start.
     """
     failed: list[ScenarioError] = []
     with ExitStack() as stack:
@@ -186,8 +187,8 @@ def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
 
 
 def _later(stage: Stage, stream: Stream, seconds: float) -> AbstractContextManager[object]:
-    """Datagrams without a word before: iperf3's TCP would not get through an uplink that is overrun
-    by those of the stream before it.
+    """Datagrams without a handshake: iperf3's TCP would not get through an uplink overrun by an
+    earlier stream's datagrams.
     """
     if stream.mbps is None:
         raise ScenarioError(f"{stream.src} to {stream.dst}: TCP can't begin later")
@@ -199,7 +200,7 @@ def _later(stage: Stage, stream: Stream, seconds: float) -> AbstractContextManag
 
 
 def changes(workload: Workload) -> list[float]:
-    """Parts of the run at which the offered load is another."""
+    """Times, as parts of the run, at which the offered load changes."""
     return sorted(
         {stream.begins for stream in workload.streams}
         | {stream.ends for stream in workload.streams}
@@ -217,10 +218,10 @@ def joined(client: ControllerClient, stage: Stage) -> Joined:
 class Played:
     received_mb: float
     seen: tuple[tuple[float, Joined], ...]
-    """Time since the start, and the racks that were joined from then on."""
+    """Time since the start, and the racks joined from then on."""
 
     def since_s(self, wanted: Joined, after_s: float) -> float | None:
-        """From ``after_s`` until these racks were joined; None: never."""
+        """Time from ``after_s`` until these racks were joined; None: never."""
         standing = [racks for at_s, racks in self.seen if at_s <= after_s]
         if standing and standing[-1] == wanted:
             return 0.0

@@ -1,10 +1,10 @@
-"""Weeks of slots that are planned for what is expected of guesses, against what they may want.
+"""Weeks of slots planned for the expected demand, against weeks planned for the possible demand.
 
 ``python -m benchmarks.demand_slots [--cases N] [--first SEED]``. Cases, counters and the estimator
 are those of :mod:`benchmarks.demand`, up to 40 racks, after the first reading. Each week is judged
-by the true demand: by rates, as that benchmark does, slot by slot; and by light, since traffic can
-wait for its slot: a pair has at most its share of the week on a circuit. The oracle's week is the
-one that is planned for the truth.
+by the true demand in two ways: by rates, slot by slot, as in :mod:`benchmarks.demand`; and by
+light, since traffic can wait for its slot: a pair has at most its share of the week on a circuit.
+The oracle's week is planned for the true demand.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALIKE: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Of what the oracle's week serves."""
+    """Served rates, relative to the oracle's week."""
 
     by_rate: float
     by_light: float
@@ -45,13 +45,13 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     guessed: bool
-    """Whether what is expected differs from what may be wanted."""
+    """True if the expected demand differs from the possible demand."""
     expected: Served
     wanted: Served
 
 
 def judge(seed: int) -> Outcome | None:
-    """None where there is nothing to plan for, or too many racks."""
+    """The result of a case; None without demand, or with too many racks."""
     case, random = draw(seed)
     if not len(case.flows.src) or case.fabric.n_racks > MOST_RACKS:
         return None
@@ -72,7 +72,7 @@ def judge(seed: int) -> Outcome | None:
 
 
 def week(case: Case, demand: DemandMatrix, truth: DemandMatrix) -> tuple[float, float]:
-    """What a week that is planned for ``demand`` serves of the truth, Mbps: by rate, by light."""
+    """Served Mbps of the true demand by a week planned for ``demand``: by rate, by light."""
     result = algorithm("tms-duplex")(
         case.fabric, demand, EMPTY_TOPOLOGY, Reserved(), Budget(1, timing=TIMING)
     )

@@ -44,13 +44,13 @@ def kill_direction() -> None:
 
 
 def nothing() -> None:
-    """Cut nothing: reconnecting aims the mirror again."""
+    """No cut to undo: the next connection moves the mirror again."""
 
 
 def diverted_ms(
     client: ControllerClient, cut: Callable[[], None], mend: Callable[[], None]
 ) -> float:
-    """Cut the pair's circuit on p1, and mend it when the pair has been diverted."""
+    """Cut the pair's circuit on p1, and repair the circuit after the pair's divert."""
     time.sleep(_SETTLED_S)
     client.reconfigure([_DEMAND], racks=("r1", "r2"), use_planes=("p1",))
     if client.path_between("r1", "r2").planes != ("p1",):

@@ -1,13 +1,12 @@
 """schemathesis (https://schemathesis.io) on a running controller, on the demo fabric.
 
 ``python -m benchmarks.fuzz_api [EXAMPLES]`` (root): EXAMPLES of each operation, by default 50, and
-sequences of operations. Every request has to be answered as /openapi.json says, and the controller
-has to be well afterwards: nothing failed inside, and ready. Requests are carried out, on real
-switches and emulated mirrors. ``tests/unit/rest/test_schema_fuzz.py`` is a short form, without a
-network.
+sequences of operations. Every request has to be answered according to /openapi.json, and afterwards
+the controller has to be ready, without internal errors. Requests take effect on real switches and
+emulated mirrors. ``tests/unit/rest/test_schema_fuzz.py`` is a short form, without a network.
 
 ``python -m benchmarks.fuzz_api --hostile [--requests N] [--seed S]``: requests that no client would
-send (``benchmarks/_hostile.py``), as viewer, tenant, agent, and without a token, at a controller
+send (``benchmarks/_hostile.py``), as viewer, tenant, agent, and without a token, to a controller
 whose devices do not answer. ``tests/unit/rest/test_hostile_requests.py`` is a short form.
 """
 
@@ -49,14 +48,14 @@ READY_S = 60.0
 
 
 def describe(examples: int) -> list[Result]:
-    """Requests made of the description."""
+    """Requests made from the API description."""
     started_s = time.monotonic()
     with demo_stage() as stage, stage.process({"mode": "on-request"}, UNHURRIED) as process:
         run = subprocess.run(
             [
                 *(SCHEMATHESIS, "--config-file", CONFIG, "run", f"{process.base_url}/openapi.json"),
                 *("--max-examples", str(examples), "--generation-deterministic", "--no-color"),
-                *("--exclude-path", "/v1/events"),  # it does not end
+                *("--exclude-path", "/v1/events"),  # an endless stream
             ],
             capture_output=True,
             text=True,

@@ -1,10 +1,10 @@
 """Feed every driver codec many mutated inputs, and count errors that escape.
 
-``python -m benchmarks.fuzz_codecs [INPUTS] [--codec NAME]``. Inputs are grown from those under
-``tests/unit/drivers/corpus``. Each is fed whole and byte by byte, which must read the same;
-accepted inputs are encoded and read again, which must give the same; every parser of values gets
-each input, too. Anything but an event or the codec's own error is an escape: it is printed, and is
-to be added to the corpus.
+``python -m benchmarks.fuzz_codecs [INPUTS] [--codec NAME]``. Inputs are mutations of the inputs in
+``tests/unit/drivers/corpus``. The codec reads each input at once and byte by byte, with equal
+results; accepted inputs are encoded and read again, with equal results; every parser of values
+reads each input, too. Anything except an event or the codec's own error is an escape: the input is
+printed, and should be added to the corpus.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST = 2000
 
 
 def mutated(chance: random.Random, kept: Sequence[bytes]) -> bytes:
-    """Two kept inputs, spliced, with a few bytes changed, left out or doubled."""
+    """Two kept inputs, spliced, with a few bytes changed, deleted or doubled."""
     first, second = chance.choice(kept), chance.choice(kept)
     data = bytearray(first[: chance.randrange(len(first) + 1)])
     data += second[chance.randrange(len(second) + 1) :]
@@ -43,7 +43,7 @@ def mutated(chance: random.Random, kept: Sequence[bytes]) -> bytes:
 
 
 def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
-    """(events, protocol errors, escapes)."""
+    """(Number of events, of protocol errors, of escapes)."""
     chance = random.Random(f"{SEED} {codec.name}")
     kept = [path.read_bytes() for path in codec.kept()]
     events = errors = escapes = 0
@@ -51,7 +51,7 @@ def fuzz(codec: Codec, inputs: int) -> tuple[int, int, int]:
         data = mutated(chance, kept)
         try:
             outcome = codec.check(data)
-        except Exception as escaped:  # the kind of error that this looks for
+        except Exception as escaped:  # the kind of error that the fuzzer looks for
             escapes += 1
             print(f"{codec.name}: {type(escaped).__name__}: {escaped}: {data!r}")
             continue

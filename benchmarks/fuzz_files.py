@@ -1,14 +1,15 @@
-"""Feed mutated fabric files to what reads them, in processes with little memory.
+"""Read mutated fabric files in processes with little memory.
 
 ``python -m benchmarks.fuzz_files [--files N] [--first SEED] [--at-a-time N]``. Each file is one of
-``configs/``, or of two of them spliced, with a few places changed: bytes, lines, numbers, names,
-values that were found to hurt. It is read as by ``hydra check``. Whatever is not a fabric or a
-ConfigError is an escape: another exception, the end of the process, more than 1 s of processor time
-or more than 300 MB beyond what the process took before. A fabric that is larger than the reference
-fabric has 1 s for each of that one's 10,240 servers. Its seed is printed; ``--files 1 --first
-SEED`` reads that file again, and keeps it. A run that was broken off goes on where it was: what has
-been read is in ``results/benchmarks/fuzz_files.log`` until the run is complete. Remove that after a
-change of the code.
+``configs/``, or two of them spliced, with a few changes: bytes, lines, numbers, names, or values
+with past failures. The file is read as by ``hydra check``. Any outcome except a fabric or a
+ConfigError is an escape: another exception, the end of the process, more than 1 s of processor
+time, or more than 300 MB of additional memory. A fabric larger than the reference fabric has 1 s
+for each 10,240 servers, the servers of the reference fabric. The seed of an escape is printed;
+``--files 1 --first SEED`` reads the file again, and keeps the file.
+
+An interrupted run continues: results so far are in ``results/benchmarks/fuzz_files.log`` until the
+run is complete. Remove the log after a change of the code.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ VALUES: Final = (
     "r[1-65000]", "[1-65000]" * 10, "{rack}" * 100, "{rack:9999999}", "{1/0}", "{9**9**9}",
     "10.0.0.0/0", "::/0",
 )  # fmt: skip
-"""Put in the place of values: what YAML, numbers, names, patterns and addresses can be like."""
+"""Replacements for values: special cases of YAML, numbers, names, patterns and addresses."""
 
 
 def mutated(chance: random.Random, kept: Sequence[str]) -> bytes:
-    """One of the kept files with one to six changes."""
+    """A kept file with one to six changes."""
     text = chance.choice(kept)
     if chance.random() < 0.1:
         other = chance.choice(kept)
@@ -99,17 +100,17 @@ def file_of(seed: int) -> bytes:
 class Read:
     seed: int
     outcome: str
-    """One of ``_FINE``, or what escaped."""
+    """One of ``_FINE``, or the escape."""
     took_s: float
-    """Processor time."""
+    """Processor time in s."""
     grown_mb: float
-    """Growth of the most that the process ever took."""
+    """Growth of the process's peak memory."""
     servers: int = 0
-    """Servers of the fabric; 0 of what is none."""
+    """Number of servers of the fabric; 0 for a refused file."""
 
     @property
     def part_of_time(self) -> float:
-        """Processor time, as a part of what it may take."""
+        """Processor time, as a part of the limit."""
         return self.took_s / (MOST_S * max(1.0, self.servers / SERVERS))
 
 
@@ -119,7 +120,7 @@ def _used() -> tuple[float, float]:
 
 
 def read_all(seeds: Sequence[int], results: Connection) -> None:
-    """In a process of its own: read files one by one, and tell each before and after."""
+    """In a separate process: read files one by one, and report the start and end of each."""
     taken = int(_used()[1]) << 20
     resource.setrlimit(resource.RLIMIT_DATA, (taken + (4 * MOST_MB << 20), resource.RLIM_INFINITY))
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
@@ -134,7 +135,7 @@ def read_all(seeds: Sequence[int], results: Connection) -> None:
                 outcome = _FINE[0]
             except ConfigError:
                 outcome = _FINE[1]
-            except Exception as escaped:  # the kind of error that this looks for
+            except Exception as escaped:  # the kind of error that the fuzzer looks for
                 outcome = f"{type(escaped).__name__}: {str(escaped)[:100]}"
             ended_s, ended_mb = _used()
             results.send(Read(seed, outcome, ended_s - began_s, ended_mb - began_mb, servers))
@@ -142,7 +143,7 @@ def read_all(seeds: Sequence[int], results: Connection) -> None:
 
 
 def run(seeds: Sequence[int]) -> Iterator[Read]:
-    """Read all these files; a process that ends at one of them is replaced."""
+    """Read all these files; a process that ends at a file is replaced."""
     left = list(seeds)
     while left:
         here, there = multiprocessing.Pipe(duplex=False)
@@ -174,7 +175,7 @@ def run(seeds: Sequence[int]) -> Iterator[Read]:
 
 
 def read_before() -> dict[int, Read]:
-    """Results of a run that was broken off, by seed."""
+    """Results of an interrupted run, by seed."""
     if not KEPT.exists():
         return {}
     reads = (Read(**json.loads(line)) for line in KEPT.read_text().splitlines())
@@ -199,7 +200,7 @@ def main(argv: Sequence[str] = ()) -> int:
         path = Path(tempfile.gettempdir()) / f"fabric-{given.first}.yaml"
         path.write_bytes(file_of(given.first))
         print(f"{path}: for hydra check")
-    load_configuration(CONFIGS / "demo.yaml")  # what is imported once is no file's
+    load_configuration(CONFIGS / "demo.yaml")  # imports at the first call do not count for a file
     reads, started_s = read_before(), time.monotonic()
     wanted = range(given.first, given.first + given.files)
     left = [seed for seed in wanted if seed not in reads]

@@ -1,17 +1,18 @@
-"""Messages that no switch would send, at the OpenFlow port of a running controller.
+"""Messages that no switch would send, to the OpenFlow port of a running controller.
 
 ``python -m benchmarks.fuzz_openflow [--messages N] [--seed S]``. Four rogue connections at a time:
-a quarter sends before the handshake, the others after it, half as a switch that nobody knows, half
-with the datapath id of a switch of the fabric. Nearly all messages hold together as far as their
-header, so that they are read: parts of the codecs' corpus, changed, and made-up bodies, many with
-the transaction ids that the controller waits for. One in a thousand is wrong in its version or
-length, and ends its connection. An echo after each hundred says that they have come in; without
-TLS, the thread that answers it holds at most 128 KiB of them that are not read yet. Meanwhile an
-honest switch asks for an echo fifty times a second. Once without TLS; once with it, where the rogue
-has a certificate of the fabric's authority.
+a quarter sends before the handshake; the others send after the handshake, half as an unknown
+switch, half with the datapath id of a switch of the fabric. Nearly all messages have a consistent
+header, so that the controller parses the messages: mutated parts of the codecs' corpus, and made-up
+bodies, many with the transaction ids that the controller waits for. One message in a thousand has a
+wrong version or length, and ends its connection. An echo after each hundred messages confirms their
+arrival; without TLS, the thread that answers the echo buffers at most 128 KiB of unread messages.
 
-``--storms`` sends each kind of message without pause instead, as a switch that nobody knows and as
-one of the fabric; meanwhile an operator changes the policy.
+Meanwhile an honest switch sends an echo request fifty times a second. The test runs without TLS,
+and with TLS and a certificate of the fabric's authority for the rogue.
+
+``--storms`` sends each kind of message without pause instead, as an unknown switch and as a switch
+of the fabric; meanwhile an operator changes the policy.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def kept_bodies() -> dict[int, list[bytes]]:
 def message(
     chance: random.Random, kept: Mapping[int, list[bytes]], asked: Sequence[Asked]
 ) -> bytes:
-    """One that holds together, in version and length."""
+    """A message with consistent version and length."""
     xid = chance.getrandbits(32)
     kind = chance.choice(_SENT_BY_SWITCHES) if chance.random() < 0.8 else chance.randrange(_KINDS)
     about = chance.choice(_STATISTICS)
@@ -106,24 +107,24 @@ def message(
     if kind == _MULTIPART_REPLY and len(body) >= 8:
         struct.pack_into("!HH", body, 0, about, chance.choice((0, 0, 1)))
     if kind == _FEATURES_REPLY:
-        kind = _ECHO_REPLY  # a second one would be a switch of another id
+        kind = _ECHO_REPLY  # a second reply would name a different switch
     return _HEADER.pack(4, kind, _HEADER.size + len(body), xid) + body
 
 
 def wrong(chance: random.Random) -> bytes:
-    """A message of another version or length, with what may follow it."""
+    """A message of another version or length, and possible further bytes."""
     version = chance.choice((4, chance.randrange(256)))
     head = _HEADER.pack(version, chance.randrange(256), chance.choice((0, 7, 65535)), 0)
     return head + chance.randbytes(chance.choice((0, 100, 70_000)))
 
 
 Asked = tuple[int, int, int]
-"""The kind, the transaction id and the kind of statistics that an answer would have."""
+"""The kind, the transaction id and the kind of statistics of the expected reply."""
 
 
 @dataclass(slots=True)
 class Rogue:
-    """One connection of an attacker; ``read`` are messages that the controller has read."""
+    """A connection of an attacker; ``read``: number of messages that the controller has read."""
 
     connection: socket.socket
     read: int = 0
@@ -131,7 +132,7 @@ class Rogue:
     _echoes: int = 1 << 29
 
     def attack(self, chance: random.Random, kept: Mapping[int, list[bytes]]) -> None:
-        """Send until it is cut off, or enough. Raises OSError."""
+        """Send until cut off, or until enough is sent. Raises OSError."""
         for _ in range(_PER_CONNECTION // _UNTIL_ECHO):
             batch = [message(chance, kept, self._asked) for _ in range(_UNTIL_ECHO)]
             self._echoes += 1
@@ -145,7 +146,9 @@ class Rogue:
                 return
 
     def _answered(self) -> bool:
-        """Wait for the echo, and keep what else is asked. False if the connection has ended."""
+        """Wait for the echo reply, and collect other requests. False if the connection has
+        ended.
+        """
         while True:
             head = exactly(self.connection, _HEADER.size)
             if len(head) < _HEADER.size:
@@ -160,7 +163,7 @@ class Rogue:
 
 
 def exactly(connection: socket.socket, count: int) -> bytes:
-    """Exactly ``count`` bytes; fewer if the connection ends before."""
+    """Exactly ``count`` bytes; fewer if the connection ends early."""
     data = b""
     while len(data) < count and (more := connection.recv(count - len(data))):
         data += more
@@ -168,7 +171,7 @@ def exactly(connection: socket.socket, count: int) -> bytes:
 
 
 def handshake(connection: socket.socket, datapath: int) -> None:
-    """Become a switch with this id and three ports."""
+    """Do the handshake of a switch with this id and three ports."""
     connection.sendall(_HEADER.pack(4, _HELLO, 8, 1))
     while len(head := exactly(connection, 8)) == 8:
         _, kind, length, xid = _HEADER.unpack(head)
@@ -198,12 +201,12 @@ class Target:
 
 @dataclass(slots=True)
 class Honest:
-    """A switch of the fabric that wants to know who lives."""
+    """An honest switch of the fabric, which sends echo requests."""
 
     target: Target
     echoes_ms: list[float] = field(default_factory=list)
     lost: int = 0
-    """Connections that the controller ended."""
+    """Number of connections that the controller ended."""
     _over: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -238,9 +241,9 @@ class Honest:
 
 @dataclass(slots=True)
 class Attack:
-    """Rogues, each in a thread, until so many messages have been read.
+    """Run rogues, each in a thread, until the controller has read this number of messages.
 
-    In a process of their own, so that they don't keep the honest switch from reading its echoes.
+    In a separate process, so that the rogues do not delay the honest switch's reads of echoes.
     """
 
     target: Target
@@ -249,7 +252,9 @@ class Attack:
     _read: int = 0
 
     def run(self, go: Event, outcomes: Connection) -> None:
-        """Tell of each connection the role, the messages read, and whether it stalled."""
+        """Report each connection's role, the number of read messages, and whether the connection
+        stalled.
+        """
         go.wait()
         threads = [
             threading.Thread(target=self._run, args=(number, outcomes)) for number in range(_ROGUES)
@@ -287,7 +292,7 @@ class Attack:
 
 
 def certificates(folder: Path) -> tuple[dict[str, str], ssl.SSLContext]:
-    """The controller's settings, and what switches connect with."""
+    """The controller's settings, and the TLS settings of switches."""
     now = datetime.now(UTC)
     authority = create_authority(folder / "ca", "lab", 30, now)
     issue(folder / "ca", "controller", ["127.0.0.1"], Use.SERVER, 20, now)
@@ -371,7 +376,7 @@ def p99(values: Sequence[float]) -> float:
 
 
 def resident_mb(controller: Controller, key: str = "VmRSS") -> float:
-    """Memory of its process; the most it ever had with ``VmHWM``."""
+    """Memory of a process in MB; the peak with ``VmHWM``."""
     status = Path(f"/proc/{controller.process.pid}/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith(key))
     return int(line.split()[1]) / 1024

@@ -2,10 +2,10 @@
 
 ``python -m benchmarks.jobs [RUNS]``. The controller of the reference fabric, with 8 planes, its
 REST server, a journal in memory and no network, admits shapes of 64 racks, shapes of racks that it
-chooses, and bytes by a deadline, and tells what is available: with an empty calendar, and beside
-1,000 reservations. Shapes are asked for and released over HTTP. Figures are medians of processor
-time. First, clients ask in parallel for more than there is, and the calendar must have nothing
-promised twice.
+chooses, and transfers by a deadline, and answers queries of availability: with an empty calendar,
+and with 1,000 reservations. Shapes are reserved and released over HTTP. Figures are medians of
+processor time. First, clients send requests in parallel beyond the capacity, and the calendar must
+have no double bookings.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def controller() -> Controller:
 
 
 def wish(mbps: float = 0.0, length_s: float | None = None) -> ReservationRequest:
-    """An hour of its own, later than now: no switch is connected."""
+    """A separate hour in the future: no switch is connected."""
     start = time.time() + next(_HOURS) * HOUR_S
     return ReservationRequest("", "", mbps, length_s, start)
 
@@ -76,8 +76,8 @@ def hour(mbps: float = 0.0) -> ReservationRequest:
 
 
 def filled() -> Controller:
-    """A controller with reservations for a month, between racks near each other beyond the first
-    64: each rack has idle ports left.
+    """A controller with reservations for a month, between neighbouring racks beyond the first 64;
+    each rack has idle ports left.
     """
     full, rng = controller(), random.Random(1)
     others = [rack.name for rack in full.rooms.fabric.racks[RACKS:]]
@@ -90,7 +90,7 @@ def filled() -> Controller:
 
 
 class Client:
-    """Asks a REST server, each time over a new connection. For any thread."""
+    """Sends requests to a REST server, each over a new connection. For any thread."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -128,7 +128,7 @@ def cpu_ms(ask: Callable[[], object], runs: int) -> float:
 def shapes(
     empty: Client, full: Client, names: Sequence[str], circuit_mbps: float, runs: int
 ) -> list[Result]:
-    """Shapes of 64 racks, from the request to the answer, and their release."""
+    """Results for shapes of 64 racks, from the request to the answer, and for their release."""
     cases: dict[str, tuple[str, object, float | str]] = {}
     for pattern in PATTERNS:
         rate = circuit_mbps / (200 if pattern == "all-to-all" else 4)
@@ -176,7 +176,7 @@ def span(wish: ReservationRequest) -> Mapping[str, float | None]:
 
 
 def questions(rooms: Rooms) -> list[Result]:
-    """Availability and transfers, beside single reservations."""
+    """Results for availability and transfers, with single reservations in the calendar."""
     rng, names = random.Random(2), [rack.name for rack in rooms.fabric.racks]
     day = ReservationRequest("", "", rooms.fabric.ports[0].rate_mbps, duration_s=86_400.0)
 
@@ -208,7 +208,9 @@ def by_deadline(megabytes: float) -> ReservationRequest:
 
 
 def promised_twice() -> Result:
-    """Circuits with more promises than capacity, after requests in parallel for one hour."""
+    """Number of circuits with promises beyond the capacity, after parallel requests for the same
+    hour.
+    """
     asked = controller()
     rng, names = random.Random(3), [rack.name for rack in asked.rooms.fabric.racks[:8]]
     at = span(hour())
@@ -240,7 +242,7 @@ def promised_twice() -> Result:
 
 
 def overfull(rooms: Rooms) -> int:
-    """Number of circuits with more promises than capacity at some moment."""
+    """Number of circuits with promises beyond the capacity at some moment."""
     booked: dict[Circuit, list[Booking]] = defaultdict(list)
     for reservation in rooms.ledger.bookings.all():
         for booking in bookings_of(rooms.fabric, reservation) if reservation.is_booked else ():
@@ -258,7 +260,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     racks = full.rooms.fabric.racks[:RACKS]
     circuit_mbps = full.rooms.fabric.ports[0].rate_mbps
     asked = questions(full.rooms)
-    exempt_present_objects()  # as a controller does at its start
+    exempt_present_objects()  # as in a controller at its start
     with served(empty) as of_empty, served(full) as of_full:
         names = [rack.name for rack in racks]
         answered = shapes(of_empty, of_full, names, circuit_mbps, runs)

@@ -1,11 +1,11 @@
 """A controller killed at random moments while customers reserve, change and release.
 
 ``python -m benchmarks.kills [LIVES] [SEED]`` (root; by default 200 lives). The demo fabric's
-controller serves three customers that hold, commit, reserve for now and for later, alone and in
-groups, at recurring times, with priorities that make others give way, modify and release, as fast
-as they are answered. SIGKILL comes at a random moment of its first 1.5 s. Its journal and the next
-controller are compared with what the customers were told: see :mod:`mininet_scenarios.kills`.
-Nothing may be promised twice: this is tested by the referee that tests of admission use.
+controller serves three customers that hold, commit, reserve for now and for later, singly and in
+groups, at recurring times, with priorities that preempt other reservations, modify and release,
+without pauses. SIGKILL comes at a random moment of its first 1.5 s. Its journal and the next
+controller are compared with the answers to the customers: see :mod:`mininet_scenarios.kills`. The
+referee of the admission tests checks for double bookings.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What traffic notices of changes that make before they break, beside HydRA's order.
+"""Effects of make-before-break changes on traffic, compared with HydRA's order.
 
-``python -m benchmarks.make_before_break [CHANGES | plans]`` (root; 16 unless told). On the demo
-fabric, the circuit of one rack pair goes from plane to plane and back, under TCP at full speed with
-a change every 4 s and every 0.5 s, and under 1000 datagrams a second. The baseline is the same
+``python -m benchmarks.make_before_break [CHANGES | plans]`` (root; default: 16 changes). On the
+demo fabric, the circuit of a rack pair moves from plane to plane and back, under TCP at full speed
+with a change every 4 s and every 0.5 s, and under 1000 datagrams a second. The baseline is the same
 controller with ``transition: divert-first``, which sends the pair over the electrical network
-meanwhile, in the same run and on the same testbed. Shares are of TCP without changes, segments
-those that TCP repeats beyond what it repeats without changes.
+meanwhile, in the same run and on the same testbed. Shares are relative to TCP without changes;
+repeated segments are counted beyond the segments repeated without changes.
 
-First, the benchmark computes what random changes of 8 racks and 4 planes take off circuits
-(``benchmarks._moves``); with ``plans``, it does nothing else, and needs no root.
+First, the benchmark computes the traffic that random changes of 8 racks and 4 planes take off
+circuits (``benchmarks._moves``); with ``plans``, the benchmark ends there, and needs no root.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OURS, BASELINE = CycleName.HITLESS, CycleName.DIVERT_FIRST
 
 @dataclass(frozen=True, slots=True)
 class Tcp:
-    """TCP at full speed: Mb/s received, segments repeated per second, changes."""
+    """TCP at full speed: Mb/s received, segments repeated per second, number of changes."""
 
     mbps: float
     repeated_per_s: float
@@ -51,10 +51,10 @@ class Tcp:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What one way of changing costs."""
+    """Cost of a way of changing."""
 
     tcp: dict[float, Tcp]
-    """By the time between two changes, s."""
+    """TCP results by the time between two changes, in s."""
     udp: UdpResult
     dark_frames: int
 
@@ -64,7 +64,7 @@ def demand() -> PairDemand:
 
 
 def tcp(stage: Stage, seconds: float, alternation: Alternation | None, period_s: float) -> Tcp:
-    """TCP for so many seconds, with a change every ``period_s`` if there is an ``alternation``."""
+    """TCP for ``seconds``, with a change every ``period_s`` if an ``alternation`` is given."""
     changes: Sequence[Change] = ()
     with tcp_transfer(
         stage, *HOSTS, PORT, WARM_UP_S + seconds + 1.0, congestion=CONGESTION
@@ -79,14 +79,14 @@ def tcp(stage: Stage, seconds: float, alternation: Alternation | None, period_s:
 
 
 def resting_gap_ms(stage: Stage) -> float:
-    """Longest gap of the paced stream while nothing changes."""
+    """Longest gap of the paced stream without changes."""
     with paced_stream(stage, *HOSTS, pps=PPS, payload_bytes=PAYLOAD_BYTES) as stream:
         time.sleep(STATIC_S)
         return stream.stop().max_gap_ms
 
 
 def way(stage: Stage, cycle: CycleName, rules: int, number: int) -> Way:
-    """All measurements with one cycle and number of rules."""
+    """All measurements with one order of substeps and one number of rules."""
     before = stage.losses()
     with stage.controller({"mode": "on-request"}, cycle, rules) as client:
         client.reconfigure([demand()], use_planes=PLANES[:1])
@@ -103,7 +103,7 @@ def way(stage: Stage, cycle: CycleName, rules: int, number: int) -> Way:
 
 
 def results(rules: int, static: Tcp, ours: Way, theirs: Way) -> list[Result]:
-    """Rows of one number of rules."""
+    """Rows for a number of rules."""
     case, name = f"{rules} rules", "divert first"
     rows = []
     for period_s in PERIODS_S:

@@ -1,4 +1,4 @@
-"""Shortest windows of schedules, over a time that no schedule is shorter than.
+"""Shortest windows of schedules, relative to a lower bound for all schedules.
 
 ``python -m benchmarks.makespan``. The busiest rack's ports need a second of light.
 """
@@ -22,11 +22,13 @@ PLANES: Final = 4
 NIGHTS_S: Final = (0.01, 0.05)
 _TARGETS: Final = {"by-plane": 1.05, "solstice": 1.3}
 _LEFT_OUT: Final = "round-robin"
-"""It knows no demand, and never carries all."""
+"""Algorithms without demand, whose schedules never carry all traffic."""
 
 
 def _rings() -> DemandMatrix:
-    """A training step: rings of 4 racks, of every fourth rack, and pairs of opposite racks."""
+    """A training step: rings of 4 racks, rings of every fourth rack, and pairs of opposite
+    racks.
+    """
     volume = np.zeros((RACKS, RACKS))
     racks = np.arange(RACKS)
     for first in range(0, RACKS, 4):
@@ -62,7 +64,7 @@ def _volumes() -> dict[str, DemandMatrix]:
 
 
 def _a_second(volume: DemandMatrix) -> DemandMatrix:
-    """The volume scaled to a second of light for the ports of the busiest rack."""
+    """The volume scaled to a second of light for the busiest rack's ports."""
     between = volume * (1 - np.eye(RACKS))
     busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
     return between * (PLANES * RATE_MBPS / busiest)

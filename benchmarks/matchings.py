@@ -1,10 +1,10 @@
-"""Matchings against networkx, rustworkx and scipy, on the same weights.
+"""Matchings compared with networkx, rustworkx and scipy, on the same weights.
 
 ``python -m benchmarks.matchings``. Edmonds: the heaviest matching of all racks. Helios: 32 planes
-of one-way light paths; scipy plans them in turn, as the paper does, ours at once. Results are
-compared before they are timed, on the processor's clock. Baselines that take minutes are left out:
-networkx beyond 64 racks; rustworkx on products of rack weights (gravity) at 1000, where scipy's
-assignment takes its place, which gives the bound alone, without a matching.
+of one-way light paths; scipy plans the planes in turn, as the paper does, HydRA plans them at once.
+Results are compared before the measurement of processor time. Baselines that take minutes are left
+out: networkx beyond 64 racks; rustworkx on products of rack weights (gravity) at 1000. There
+scipy's assignment takes the place of rustworkx, and gives only the bound, without a matching.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Meters of Open vSwitch that are changed while all servers send at full rate.
+"""Meters of Open vSwitch changed while all servers send at full rate.
 
-``tests/own_network.sh -m benchmarks.meter_changes`` (root). Eight meters have 97 % of a circuit of
-40 Mb/s together, and are offered half as much again. Each second, half of them are to have 3 % more
-and the others 3 % less, with the same sum. The baseline tells them each second; ours when the
-circuit bears what changes let pass again (`apps/controller/refills.py`). What passes without
-changes comes first.
+``tests/own_network.sh -m benchmarks.meter_changes`` (root). Eight meters share 97 % of a circuit of
+40 Mb/s, and are offered 1.5 times their rates. Each second, half of the meters should get 3 % more
+and the other half 3 % less, with the same sum. The baseline changes the meters each second; HydRA
+changes the meters when the circuit can bear the bursts after a change
+(`apps/controller/refills.py`). The rate without changes is measured first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mininet_scenarios.testbed import open_vswitch
 
 BRIDGE: Final = "hyMtor"
 CIRCUIT_MBPS: Final = 40.0
-"""A busy machine forwards and sends this without loss."""
+"""Rate that a busy machine sends and forwards without loss."""
 METERS: Final = 8
 CHANGE: Final = 0.03
 OFFERED: Final = 1.5
@@ -47,7 +47,7 @@ def run(*command: str) -> str:
 
 @contextmanager
 def bridge() -> Iterator[OpenFlowSession]:
-    """A bridge with a port that frames come in by and one that they go out by."""
+    """A bridge with a port for incoming and a port for outgoing frames."""
     with open_vswitch():
         try:
             for port in ("hyMin", "hyMout"):
@@ -117,7 +117,7 @@ class Sender:
                 if (early_s := due_s - time.monotonic()) > 0:
                     time.sleep(early_s)
                 else:
-                    due_s -= early_s / 2  # what is late is not made up for all at once
+                    due_s -= early_s / 2  # late datagrams are not all sent at once
 
 
 def passed_bytes() -> int:
@@ -131,7 +131,7 @@ def passed_bytes() -> int:
 def passed(
     session: OpenFlowSession, refills: Refills | None, changes: bool
 ) -> tuple[float, float, int]:
-    """Mbps that pass and that are offered, and how often a meter was changed."""
+    """Mbps passed and offered, and the number of changes of a meter."""
     old, changed = dict.fromkeys(SENDERS, EVEN_MBPS), 0
     set_meters(session, [SetMeter(n, EVEN_MBPS) for n in range(1, METERS + 1)])
 

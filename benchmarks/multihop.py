@@ -1,16 +1,14 @@
-"""The HydRA heuristic and its VLANs against the clock.
+"""Time of the HydRA heuristic and of its VLANs.
 
-``python -m benchmarks.multihop``.
+``python -m benchmarks.multihop``. Baselines: networkx (an updated graph, and a search per demand)
+where fast enough, numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All
+baselines follow the same rounds; numpy breaks ties as HydRA does, and must find as many paths of
+each length. Times are processor times: all code runs in a single thread without waits.
 
-Baselines: networkx (a graph kept up to date, and a search per demand) where that ends in seconds,
-numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the same
-rounds; numpy breaks ties as we do, and must find as many paths of each length. Times are the
-processor's: all this is one thread that waits for nothing.
-
-``python -m benchmarks.multihop --whole`` times all that a decision of a controller computes: plan,
-VLANs, checks, and the steps from the standing state, for an empty network and for a change of
-everything. Beside it stands the time in which Python makes an object of each path, and a dict of
-their VLAN-IDs.
+``python -m benchmarks.multihop --whole`` times the whole computation of a controller's decision:
+plan, VLANs, checks, and the steps from the standing state, for an empty network and for a change of
+everything. The baseline is the time in which Python makes an object of each path, and a dict of the
+VLAN-IDs.
 """
 
 from __future__ import annotations
@@ -57,12 +55,14 @@ PASS_TARGET_MS = {320: 25.0, 1000: 200.0}
 SHARE_TARGET = {("dense", 320): 0.98, ("gravity", 320): 0.96}
 VLAN_TARGET = 0.65
 LARGE = 320
-"""Number of racks for which there is a target for the number of VLANs."""
+"""Number of racks with a target for the number of VLANs."""
 VLAN_TARGET_MS = 100.0
 WHOLE_TARGET_MS = {320: 60.0, 1000: 600.0}
 NETWORKX = {(kind, racks) for kind in KINDS for racks in (64, 320)}
 NETWORKX_BFS = NETWORKX | {("sparse", 1000)}
-"""Cases with networkx; 1000 racks take two minutes here, half an hour and more in others."""
+"""Cases with networkx: 1000 racks take two minutes with these kinds of demand, half an hour or more
+with other kinds.
+"""
 NETWORKX_TARGET = {1000: 5000.0}
 NOTHING_RESERVED = Reserved()
 
@@ -70,9 +70,9 @@ Racks = tuple[int, ...]
 
 
 class Rounds(ABC):
-    """The heuristic on a fabric with one port per rack and plane, Boolean demand.
+    """The heuristic on a fabric with a port per rack and plane, with a Boolean demand.
 
-    ``adjacent`` marks possible neighbours; subclasses search it.
+    ``adjacent`` marks possible neighbours, which subclasses search.
     """
 
     def __init__(self, racks: int) -> None:
@@ -155,7 +155,7 @@ class NumpyRounds(Rounds):
 
 
 class NetworkxRounds(Rounds):
-    """Search from both ends: any shortest path, in the shortest time."""
+    """Search from both ends: finds any shortest path, in the shortest time."""
 
     def __init__(self, racks: int) -> None:
         super().__init__(racks)
@@ -182,7 +182,9 @@ class NetworkxBfsRounds(NetworkxRounds):
 
 
 def first_fit(fabric: FabricArrays, paths: list[Path]) -> int:
-    """Number of VLANs if each path goes into the first that stays a forest; one test for all."""
+    """Number of VLANs if each path goes into the first VLAN that stays a forest; one test for all
+    VLANs.
+    """
     tree = np.repeat(np.arange(fabric.n_racks)[:, np.newaxis], len(paths), axis=1)
     held = np.zeros((fabric.n_ports, len(paths)), dtype=np.bool_)
     count = 0
@@ -206,7 +208,7 @@ def _run(baseline: Callable[[int], Rounds], ground: Ground, found: list[list[int
 
 
 def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]:
-    """Results of one pass of the rounds, and of planning as callers see it."""
+    """Results of a pass of the rounds, and of a whole call of the planner."""
     racks = fabric.n_racks
     budget = Budget(MAX_HOPS)
     demand = scaled(kind, fabric)
@@ -256,7 +258,7 @@ def search_rows(kind: str, fabric: FabricArrays, ground: Ground) -> list[Result]
 
 
 def quality_rows(kind: str, fabric: FabricArrays) -> list[Result]:
-    """Results for the share of demand that is served."""
+    """Results for the served share of demand."""
     arguments = (fabric, scaled(kind, fabric), EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(MAX_HOPS))
     paper, ours = plan_hydra_bfs(*arguments), plan_hydra_bfs_plus(*arguments)
     case = f"{fabric.n_racks} racks, {kind}"
@@ -298,7 +300,7 @@ def vlan_rows(kind: str, fabric: FabricArrays) -> list[Result]:
 
 
 def whole_rows(racks: int) -> Iterator[Result]:
-    """Results of all that a decision computes, with ``hydra-bfs`` and gravity demand."""
+    """Results for the whole computation of a decision, with ``hydra-bfs`` and gravity demand."""
     fabric = plain_fabric(racks, PLANES, RATE_MBPS)
     planning = Planning(fabric, Policy())
     request = PlanRequest(algorithm="hydra-bfs")
@@ -337,7 +339,7 @@ def main(argv: Sequence[str] = ()) -> int:
     for racks in (64, 320, 1000):
         fabric = full_fabric(racks, PLANES)
         for kind in KINDS:
-            budget = Budget(MAX_HOPS, paths_per_pair=1)  # as the baselines
+            budget = Budget(MAX_HOPS, paths_per_pair=1)  # as for the baselines
             demand = scaled(kind, fabric)
             ground = Ground.of(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget)
             print(f"{racks} racks, {kind}", flush=True)

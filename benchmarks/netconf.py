@@ -1,8 +1,8 @@
-"""Bulk edits over NETCONF and a command line, against one port or cross-connect at a time.
+"""Bulk edits over NETCONF and a command line, compared with single ports or cross-connects.
 
 ``python -m benchmarks.netconf`` (root). NETCONF goes to netconfd behind sshd; the G8264 is an
-emulator behind a real SSH server; both are on this machine. Every way ends when the driver has read
-the device back and found the settings that it asked for.
+emulator behind a real SSH server; both are on this machine. A measurement ends when the driver has
+read the device back and found the requested settings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INTERFACES = [f"Ethernet{number}" for number in range(1, PORTS + 1)]
 
 
 def time_ms(way: Callable[[int], object], turns: range) -> float:
-    """Median time of one turn; the first is not counted."""
+    """Median time of a turn, without the first turn."""
     times = []
     for turn in turns:
         started = time.perf_counter()
@@ -79,7 +79,7 @@ def cross_connects(server: Netconfd) -> Result:
 
 
 def memberships(ports: list[str], turn: int) -> dict[str, PortVlans]:
-    """VLANs of each port, no two of them neighbours, all of them different at each turn."""
+    """VLANs of each port: no two adjacent IDs, all different at each turn."""
     return {
         port: PortVlans(
             frozenset(

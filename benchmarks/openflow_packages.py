@@ -1,8 +1,8 @@
-"""OpenFlow by os-ken beside Ryu, both on one loop of ours.
+"""OpenFlow by os-ken compared with Ryu, both on HydRA's event loop.
 
-``python -m benchmarks.openflow_packages``. A process of each in turn, with SWITCHES switches played
-over TCP without TLS: processor time of a handshake and of a barrier's reply, and memory. A
-process's own start is not in the first two.
+``python -m benchmarks.openflow_packages``. A process of each package in turn, with SWITCHES
+switches played over TCP without TLS: processor time of a handshake and of a barrier reply, and
+memory. The times do not include the start of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks._switches import HEADER, await_listener, converse, cpu_s, port_d
 OPENFLOW_PORT: Final = 16654
 SWITCHES: Final = 400
 BARRIERS: Final = 500
-"""From each switch."""
+"""Number of barriers from each switch."""
 ROUNDS: Final = 3
 _BARRIER_REPLY: Final = 21
 _TCP_PORTS: Final = port_descriptions(["eth0", "eth1", "eth2"])
@@ -32,7 +32,7 @@ _LOOK_S: Final = 0.2
 
 
 async def until(process: subprocess.Popen[str], count: int) -> None:
-    """Return once the process has heard of so many switches and barriers."""
+    """Return once the process has counted this number of switches and barriers."""
     while (
         process.stdout is not None and int(await asyncio.to_thread(process.stdout.readline)) < count
     ):
@@ -40,7 +40,7 @@ async def until(process: subprocess.Popen[str], count: int) -> None:
 
 
 async def measure(package: str) -> tuple[float, float, float]:
-    """(ms a handshake, microseconds a barrier's reply, MB at the end) of a process."""
+    """(ms per handshake, microseconds per barrier reply, MB at the end) of a process."""
     process = subprocess.Popen(
         [Path(sys.executable).with_name("ryu-manager"), "benchmarks/_hearing_app.py"],
         cwd=Path(__file__).parents[1],

@@ -1,17 +1,16 @@
-"""Plans held against proven optima and bounds.
+"""Plans compared with proven optima and bounds.
 
-``python -m benchmarks.optimum [INSTANCES]``.
+``python -m benchmarks.optimum [INSTANCES]``. Every instance is a fabric of 8 racks on 4 planes and
+a demand of one of five kinds at one of two loads. HiGHS (``scipy.optimize.milp``) finds the largest
+share that any circuits could serve over at most 3 hops if a pair's demand could be split freely.
+Times are processor times, in the same run.
 
-Every instance is a fabric of 8 racks on 4 planes and a demand of one of five kinds at one of two
-loads. HiGHS (``scipy.optimize.milp``) finds the most that any circuits could serve over at most 3
-hops if a pair's demand could be split at will. Times are the processor's, in the same run.
-
-``python -m benchmarks.optimum --large`` holds plans for larger fabrics against the bound of
+``python -m benchmarks.optimum --large`` compares plans for larger fabrics with the bound of
 :func:`topology.bounds.served_share_bound`.
 
-``python -m benchmarks.optimum --by-rules [INSTANCES]`` holds plans against the most that the data
-plane's own rules allow, on 6 racks and 3 planes: a pair has one path, or several over which its
-flows are spread evenly (:func:`benchmarks._rules.optimum_by_rules`).
+``python -m benchmarks.optimum --by-rules [INSTANCES]`` compares plans with the optimum under the
+data plane's own rules, on 6 racks and 3 planes: a pair has one path, or several paths that share
+its flows evenly (:func:`benchmarks._rules.optimum_by_rules`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ RACKS = 8
 PLANES = 4
 MAX_HOPS = 3
 LOADS = (0.5, 0.9)
-"""What the busiest rack sends or receives, as a part of its ports' rate."""
+"""Load of the busiest rack, as a part of its ports' rate."""
 INSTANCES = 240
 DEFAULT = "anytime"
 MEAN_TARGET, WORST_TARGET, TIME_TARGET = 0.97, 0.90, 0.1
@@ -49,16 +48,16 @@ ALL_TO_ALLS = ((8, 2), (32, 4), (64, 8), (128, 8))
 MANY_JOBS = ((64, 8), (128, 16), (320, 32))
 LARGE_KINDS = ("sparse", "dense", "gravity")
 SERVED_TARGETS = {(32, "all-to-all"): 0.92, (64, "all-to-all"): 1.0, (128, "all-to-all"): 0.99}
-"""By racks and kind: share of the demand that the default should serve, if not the bound's."""
+"""By racks and kind: target share of the demand for the default algorithm, if not the bound."""
 NEAR_TARGET = {"all-to-all": 1e-6, "jobs": 0.01}
-"""Distance from the bound that the default should keep to, by kind."""
+"""Target distance of the default algorithm from the bound, by kind."""
 LARGEST, POINTS_TARGET, TIME_TARGET_MS = 320, 0.02, 1000.0
-"""The same on the largest fabric for all kinds, and the time for a plan there."""
+"""Target distance on the largest fabric for all kinds, and target time of a plan."""
 RULED_RACKS, RULED_PLANES = 6, 3
 RULED_INSTANCES = 100
 RULED_MEAN_TARGET, RULED_WORST_TARGET = 0.99, 0.95
 _GAP = 1e-6
-"""Distance from the optimum, relative, at which HiGHS stops."""
+"""Relative distance from the optimum at which HiGHS stops."""
 
 Matrix = NDArray[np.float64]
 
@@ -122,11 +121,12 @@ def instances(count: int, racks: int = RACKS, planes: int = PLANES) -> Iterator[
 
 
 def optimum(demand: Matrix, planes: int) -> float:
-    """The share that the best circuits serve, each pair split at will over paths of 3 hops.
+    """The share served by the best circuits, with each pair split freely over paths of 3 hops.
 
-    Whole numbers of circuits between racks, as many as the planes allow: a rack has one a plane,
-    and among an odd number of racks one of them is left out on each plane. Circuits that obey both
-    may still fit on no planes (Seymour, 1979): then this is a little above the optimum.
+    Variables are integer numbers of circuits between racks, within the limit of the planes: a rack
+    has one circuit per plane, and with an odd number of racks, each plane leaves out a rack.
+    Circuits within both limits may still not fit on the planes (Seymour, 1979): then the result is
+    slightly above the optimum.
     """
     pairs = pair_demands(demand)
     if not len(pairs):
@@ -162,7 +162,9 @@ def optimum(demand: Matrix, planes: int) -> float:
 def _circuit_limits(
     edges: list[tuple[int, int]], racks: int, planes: int
 ) -> Iterator[tuple[list[int], int]]:
-    """Groups of edges, by position, and the most circuits that all planes have on them."""
+    """Groups of edges, by position, and the largest number of circuits of each group on all
+    planes.
+    """
     for size in (1, *range(3, racks + 1, 2)):
         for group in combinations(range(racks), size):
             inside = [
@@ -174,7 +176,7 @@ def _circuit_limits(
 
 
 def served_by_rules(fabric: FabricArrays, demand: Matrix, topology: Topology) -> float:
-    """The share that the paths of a plan serve if each pair's flows are spread evenly over them."""
+    """The share served by a plan's paths if each pair's flows are spread evenly over its paths."""
     pairs = pair_demands(demand)
     wanted = {(pair.src, pair.dst): pair.mbps for pair in pairs}
     paths = [path for path in topology.paths if (path.src, path.dst) in wanted]
@@ -200,7 +202,7 @@ def _hops(racks: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def by_rules_rows(count: int) -> Iterator[Result]:
-    """Results for the default, beside the most that the data plane's rules allow."""
+    """Results for the default algorithm, compared with the optimum under the data plane's rules."""
     fabric = full_fabric(RULED_RACKS, RULED_PLANES)
     for most_paths, allowed in ((1, 1), (RULED_PLANES, None)):
         parts, of_free, times, exact_s = [], [], [], []
@@ -235,7 +237,7 @@ def by_rules_rows(count: int) -> Iterator[Result]:
 
 
 def _ways(src: list[int], dst: list[int], racks: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each pair's position and racks along a path, for all paths of at most 3 hops."""
+    """Each pair's position, and the racks along a path, for all paths of at most 3 hops."""
     for pair, (a, b) in enumerate(zip(src, dst, strict=True)):
         others = [rack for rack in range(racks) if rack not in (a, b)]
         for relays in range(MAX_HOPS):
@@ -248,7 +250,7 @@ def _all_to_all(racks: int) -> Matrix:
 
 
 def _many_jobs(racks: int, planes: int) -> Matrix:
-    """Rings and all-to-alls of 4 to 16 racks; the busiest rack is loaded by half."""
+    """Rings and all-to-alls of 4 to 16 racks, with a load of one half at the busiest rack."""
     random = np.random.default_rng(1)
     demand = np.zeros((racks, racks))
     for _ in range(racks // 4):
@@ -263,7 +265,7 @@ def _many_jobs(racks: int, planes: int) -> Matrix:
 
 
 def large_rows() -> Iterator[Result]:
-    """Results for fabrics that have no proven optimum, beside the bound and ``hydra-bfs+``."""
+    """Results for fabrics without a proven optimum, compared with the bound and ``hydra-bfs+``."""
     cases = [
         *((racks, planes, "all-to-all", _all_to_all(racks)) for racks, planes in ALL_TO_ALLS),
         *((racks, planes, "jobs", _many_jobs(racks, planes)) for racks, planes in MANY_JOBS),

@@ -1,13 +1,14 @@
-"""c-Through's Table 2: cost of output scheduling to a transfer, on circuits and electrically.
+"""c-Through's Table 2: cost of output scheduling for a transfer, on circuits and electrically.
 
 ``python -m benchmarks.output_scheduling [ROUNDS]`` (root; by default 5). TCP at full speed between
 two servers of the demo fabric, at a fiftieth of the paper's rates (20 Mb/s on a circuit, 2 Mb/s
-electrically), which a busy machine forwards, too; with the kernel's own queues, and with an agent
-that schedules. Then both at once: two transfers of one server; and a transfer on the circuit while
-the server floods the electrical network with datagrams at the rate of its own link, which is a
-queue of that rate if nothing is scheduled. Other work of the machine moves single figures by more
-than scheduling does. So both cases are measured in every round, in changing order, and the medians
-of all rounds are compared.
+electrically), which even a busy machine can forward; with the kernel's own queues, and with an
+agent that schedules. Then two transfers of one server at once; and a transfer on the circuit while
+the server floods the electrical network with datagrams at the rate of its own link. Without
+scheduling, the link then has a queue of that rate.
+
+Other work of the machine changes single figures by more than scheduling does. So both cases are
+measured in every round, in changing order, and the medians of all rounds are compared.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ PORT: Final = 5201
 SENDER: Final = "h11"
 RECEIVERS: Final = {"optical": "h21", "electrical": "h31"}
 PAPER: Final = {"optical": 921 / 940, "electrical": 94 / 94}
-"""Throughput of TCP with output scheduling, as a share of that without."""
+"""Throughput of TCP with output scheduling, relative to TCP without scheduling."""
 OPTICAL_MBPS: Final = 20
 DEMAND: Final = [{"src": a, "dst": b, "mbps": 15} for a, b in (("r1", "r2"), ("r2", "r1"))]
 NOISE: Final = 0.95
-"""Ratio by which medians of two like cases may differ anyway."""
+"""Ratio of medians that occurs even between equal cases."""
 Figures = Mapping[str, float]
 
 
@@ -73,7 +74,7 @@ def together(stage: Stage) -> Figures:
 
 @contextmanager
 def plain_queue(stage: Stage, wanted: bool) -> Iterator[None]:
-    """The server's link with a rate and no scheduling: first come, first served."""
+    """The server's link with a rate limit and no scheduling: first come, first served."""
     if not wanted:
         yield
         return
@@ -88,7 +89,7 @@ def plain_queue(stage: Stage, wanted: bool) -> Iterator[None]:
 
 
 def crowded(stage: Stage) -> float:
-    """Mb/s on the circuit beside a flood on the electrical network."""
+    """Mb/s on the circuit during a flood on the electrical network."""
     flood = paced_stream(
         stage, SENDER, RECEIVERS["electrical"], pps=FLOOD_PPS, payload_bytes=FLOOD_BYTES,
         count=int(FLOOD_PPS * (SECONDS + 4)),

@@ -1,9 +1,9 @@
 """Write docs/benchmarks.md and its pictures from the committed figures.
 
 ``python -m benchmarks.page [--results FOLDER]``. FOLDER holds the figures, by default
-``docs/results/benchmarks``; the page lands beside ``docs/results``. A benchmark's section is the
+``docs/results/benchmarks``; the page lies next to ``docs/results``. A benchmark's section is the
 first paragraph of its docstring and a picture of all of its figures. To commit new figures, run
-``python -m benchmarks.NAME --results docs/results/benchmarks``, and then this.
+``python -m benchmarks.NAME --results docs/results/benchmarks``, then this command.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "fuzz_api", "fuzz_openflow", "fuzz_files", "fuzz_codecs", "incidents",
     ),
 }  # fmt: skip
-"""Benchmarks by what they are about, in the page's order."""
+"""Benchmarks by subject, in the page's order."""
 WITHOUT_FIGURES: Mapping[str, str] = {
     "page": "writes the page",
     "screenshots": "makes pictures of the dashboard",
 }
-"""Modules of this package without figures, and why."""
+"""Modules of this package without figures, and the reason."""
 _INTRODUCTION = """\
 # Figures
 
@@ -118,7 +118,7 @@ def _summary(name: str, figures: Figures) -> str:
 
 
 def _strain(row: Result) -> float:
-    """How near a figure is to its target: beyond 1, the target is missed."""
+    """Ratio of a figure to its target: beyond 1, the target is missed."""
     if row.target is None or math.isnan(row.ours):
         return math.inf
     if not row.target or not row.ours:

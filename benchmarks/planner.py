@@ -1,8 +1,7 @@
 """The controller's own computing time at reference size.
 
-``python -m benchmarks.planner``.
-
-No device and no packet: the demo measures the cost of a reconfiguration on the wire.
+``python -m benchmarks.planner``. Without devices and packets: the demo measures the cost of a
+reconfiguration on the wire.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RULES = 5000
 
 
 def measure(rows: list[Result], case: str, metric: str, work: Callable[[], Any]) -> Any:
-    """Add a row for the median processor time of a few runs; return the result of the last one."""
+    """Add a row for the median processor time of a few runs; return the last run's result."""
     times_ms = []
     for _ in range(REPEATS):
         started = time.process_time()
@@ -43,7 +42,7 @@ def measure(rows: list[Result], case: str, metric: str, work: Callable[[], Any])
 
 
 def sparse_demand(fabric: Fabric, partners: int) -> np.ndarray:
-    """Demand of each rack for a few others at random, in Mbps."""
+    """Demand of each rack for a few random other racks, in Mbps."""
     racks = len(fabric.racks)
     random = np.random.default_rng(SEED)
     demand = np.zeros((racks, racks))

@@ -1,8 +1,8 @@
-"""One reservation more on the reference fabric: what vswitches are to hold then, and who is told.
+"""A further reservation on the reference fabric: changes of vswitches' meters and rules.
 
 ``python -m benchmarks.policing``. Racks of ``configs/reference.yaml`` are joined by circuits with a
-reservation each, from one server to another; then there is one reservation more. The baseline is
-the same for all of them anew, as at a start. No switch is connected: the benchmark measures the
+reservation each, from one server to another; then a further reservation begins. The baseline
+computes all reservations anew, as at a start. No switch is connected: the benchmark measures the
 controller's own time, and counts the vswitches that get changes.
 """
 
@@ -30,7 +30,7 @@ MBPS: Final = 1000.0
 
 
 class Recorder:
-    """Stands in for the fleet: notes the switches that get changes."""
+    """Replaces the fleet: counts the switches that get changes."""
 
     def __init__(self) -> None:
         self.changed: set[DatapathId] = set()
@@ -43,7 +43,9 @@ class Recorder:
 
 
 def paths(fabric: Fabric) -> Iterator[Path]:
-    """Paths of one circuit each between racks that differ in a few bits, plane by plane."""
+    """Paths of one circuit each between racks whose numbers differ in a few bits, plane by
+    plane.
+    """
     port = {(port.rack, port.plane): port.id for port in fabric.ports}
     for plane in fabric.planes:
         for rack in fabric.racks:

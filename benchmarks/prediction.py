@@ -1,8 +1,8 @@
-"""Predictors of demand side by side, on demands that change as networks' do.
+"""Predictors of demand side by side, on demands that change as in real networks.
 
-``python -m benchmarks.prediction``. Each sees the same demand once a second, and the controller's
-own rounds plan for what it foretells, every 10 s; a change costs its outage. The baseline plans for
-the demand of now. The coflows are those of the sample trace that comes with the package.
+``python -m benchmarks.prediction``. Each predictor gets the same demand once a second, and the
+controller's own rounds plan for the prediction, every 10 s; a change costs its outage. The baseline
+plans for the present demand. The coflows are from the sample trace in the package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEASON_S = 60.0
 SEED = 1
 
 Demands = Iterator[DemandMatrix]
-"""One a second, Mbps of shape (N, N); without an end."""
+"""An endless sequence of demands, one a second, Mbps of shape (N, N)."""
 
 
 def steady(_chance: np.random.Generator) -> Demands:
@@ -44,13 +44,13 @@ def steady(_chance: np.random.Generator) -> Demands:
 
 
 def flickering(chance: np.random.Generator) -> Demands:
-    """Means that stay, and bursts around them."""
+    """Constant means, with bursts around the means."""
     for demand in steady(chance):
         yield demand * chance.lognormal(-0.5, 1.0, demand.shape)
 
 
 def rising_and_falling(chance: np.random.Generator) -> Demands:
-    """Hot spots that wander within five minutes."""
+    """Hot spots that move within five minutes."""
     phase = chance.uniform(0, 2 * np.pi, (RACKS, RACKS))
     peak = synthetic_demand("sparse", RACKS, SEED, 2 * CIRCUIT_MBPS)
     second = 0
@@ -70,7 +70,7 @@ def seasonal(chance: np.random.Generator) -> Demands:
 
 
 def shuffles(chance: np.random.Generator) -> Demands:
-    """Every rack to another one, for half a minute on the average, then to the next."""
+    """Every rack sends to another rack, for half a minute on average, then to the next."""
     partners, lasts = chance.permutation(RACKS), np.zeros(RACKS)
     while True:
         over = lasts <= 0
@@ -84,7 +84,9 @@ def shuffles(chance: np.random.Generator) -> Demands:
 
 
 def coflows(_chance: np.random.Generator) -> Demands:
-    """The sample trace at a fifth of its pace, with ten times its bytes, two racks in one."""
+    """The sample trace at a fifth of its pace, with ten times its bytes, two racks merged into
+    one.
+    """
     waits_mbit = np.zeros((RACKS, RACKS))
     flows = iter([flow for flow in read_trace(SAMPLE) if flow.src != flow.dst])
     flow = next(flows, None)
@@ -113,14 +115,14 @@ CASES: dict[str, Callable[[np.random.Generator], Demands]] = {
 @dataclass(frozen=True, slots=True)
 class Outcome:
     error: float
-    """Absolute errors of what was foretold, as a part of what came."""
+    """Absolute errors of predictions, as a part of the actual demand."""
     served: float
-    """Part of the demand that was served, less the cost of changes."""
+    """Served part of the demand, less the cost of changes."""
     changes: int
 
 
 def play(case: str, prediction: Prediction) -> Outcome:
-    """Take one predictor through one demand."""
+    """Run a predictor through a demand."""
     policy = Policy(prediction=prediction, season_s=SEASON_S, elephant_mbps=1.0)
     judge, actor = Rates(FABRIC), Rehearsal(FABRIC, policy, OUTAGE_S)
     wanted = served = cost = 0.0

@@ -1,9 +1,9 @@
 """Cost of probing 5,120 running circuits to the controller's process.
 
 ``python -m benchmarks.probing``. The reference fabric's 320 racks have a circuit on each of their
-32 planes, probed in both directions by a process that does nothing else. This process plays its
-switches over TCP: they speak OpenFlow 1.3 and carry each probe to its receiver. The baseline is the
-same process with probing switched off.
+32 planes, probed in both directions by a process that only probes. The benchmark's own process
+plays the switches over TCP, by OpenFlow 1.3, and carries each probe to its receiver. The baseline
+is the same process with probing switched off.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hydra.model import Path as NetworkPath
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 OPENFLOW_PORT: Final = 16653
 INTERVAL_S: Final = 2.0
-"""The default interval; for so many circuits the controller stretches it."""
+"""The default interval; with this number of circuits, the controller uses a longer interval."""
 MEASURED_S: Final = 24.0
 _SETTLING_S: Final = 15.0
 """Time until each circuit has been probed once."""
@@ -47,7 +47,7 @@ _PACKET_IN_HEAD: Final = Struct("!IHBBQHHIIxxxxxx")
 
 
 def standing_state(fabric: Fabric) -> NetworkState:
-    """All racks in pairs on each plane, no two racks paired twice (the circle method)."""
+    """All racks in pairs on each plane, each pair once (the circle method)."""
     racks = len(fabric.racks)
     ports = {(port.rack, port.plane): port.id for port in fabric.ports}
     vlans: dict[NetworkPath, VlanId] = {}
@@ -104,7 +104,7 @@ class Switches:
 
 
 async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
-    """(share of a core in %, probes a second) of a process that probes at this interval."""
+    """(Share of a core in %, probes per second) of a process that probes at this interval."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from apps.openflow.framework import run_manager; import sys; "
          "run_manager(sys.argv[1:])", "benchmarks/_probing_app.py"],

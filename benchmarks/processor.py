@@ -1,10 +1,9 @@
 """Processor time of a controller.
 
-``python -m benchmarks.processor`` (root).
-
-The whole controller on the demo fabric, four ToRs and eight vswitches of Open vSwitch, without and
-with polling; then its polling alone, for 125 ToRs and 1,000 vswitches of 125 rules, which this
-process plays. Polling is once a second throughout. The baseline of a row is the row before it.
+``python -m benchmarks.processor`` (root). The whole controller on the demo fabric, four ToRs and
+eight vswitches of Open vSwitch, without and with polling; then only polling, for 125 ToRs and 1,000
+vswitches of 125 rules, which the benchmark's process plays. Polling is once a second throughout.
+The baseline of a row is the row before.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ RACKS, SERVERS = 125, 8
 
 
 def share(stage: Stage, poll_interval_s: float) -> float:
-    """Part of one core that the whole controller takes while nothing is asked of it."""
+    """Target share of a core for the whole controller without requests."""
     with stage.process({"poll_interval_s": poll_interval_s}) as process:
         time.sleep(SETTLES_S)
         before_s, started_s = process.cpu_s(), time.monotonic()
@@ -35,7 +34,7 @@ def share(stage: Stage, poll_interval_s: float) -> float:
 
 
 def thousand(folder: Path) -> Path:
-    """Configuration of the reference fabric with fewer racks, and fewer servers in each."""
+    """Configuration of the reference fabric with fewer racks, and fewer servers in each rack."""
     text = sweep.CONFIG.read_text()
     smaller = text.replace("r[1-320]", f"r[1-{RACKS}]").replace("-h[1-32]", f"-h[1-{SERVERS}]")
     path = folder / "thousand.yaml"

@@ -1,11 +1,11 @@
-"""Reserved bandwidth after a cut fibre: a protected reservation beside a re-route.
+"""Reserved bandwidth after a cut fibre: a protected reservation compared with re-routing.
 
 ``python -m benchmarks.protection`` (root). On the demo fabric, slowed down, h11 sends 1000
 datagrams a second to h21 with a reservation, four times as much as the electrical network carries.
 The fibre of the working path is cut at the far end of the path, where the sender's switches see no
 loss of carrier. The baseline is a reservation without protection: the same cut, until the path on
-the other plane stands. Datagrams lost, at the stream's rate, are the time without the reserved
-bandwidth.
+the other plane stands. The number of lost datagrams, at the stream's rate, gives the time without
+the reserved bandwidth.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SETTLED_S: Final = 1.5
 
 
 def fibre(plane: str, up: bool) -> None:
-    """Cut or mend the fibre of r2, the receiver's rack."""
+    """Cut or repair the fibre of r2, the receiver's rack."""
     state = "up" if up else "down"
     subprocess.run(["ip", "link", "set", "dev", f"hyc-{plane}-2", state], check=True)
 

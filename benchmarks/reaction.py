@@ -1,9 +1,9 @@
 """Time from the start of a hot transfer to its bytes on a circuit, with counters and with agents.
 
-``python -m benchmarks.reaction`` (root). TCP at full speed between racks of the demo fabric that
-have no circuit; the controller decides every second from counters that it reads twice a second. The
-electrical network takes 10 Mb/s: counters show an elephant at once if elephants begin at 1 Mb/s,
-and never if they begin at 20 Mb/s, however much waits.
+``python -m benchmarks.reaction`` (root). TCP at full speed between racks of the demo fabric without
+a circuit; the controller decides every second from counters that are read twice a second. The
+electrical network carries 10 Mb/s. So counters show an elephant at once if elephants begin at 1
+Mb/s, and never if elephants begin at 20 Mb/s, for any backlog.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from mininet_scenarios.testbed import Testbed
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "demo.yaml"
 PAIRS: Final = (("h11", "h21"), ("h31", "h41"), ("h12", "h32"), ("h22", "h42"))
-"""Pairs of servers; no rack has more of them than planes, so each finds a free port."""
+"""Pairs of servers; a rack is in at most as many pairs as planes, so each pair finds a free port.
+"""
 POLICY: Final = {
     "mode": "periodic",
     "epoch_s": 1.0,
@@ -41,7 +42,7 @@ BUFFER_MB: Final = 20
 
 
 def optical_bytes(stage: Stage, sender: str) -> int:
-    """Bytes that the sender's ToR has sent into circuits."""
+    """Bytes sent into circuits by the sender's ToR."""
     fabric = stage.fabric
     ports = fabric.ports_of(fabric.server_by_name[sender].rack)
     counters = (Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in ports)
@@ -49,7 +50,7 @@ def optical_bytes(stage: Stage, sender: str) -> int:
 
 
 def reaction_s(stage: Stage, sender: str, receiver: str) -> float:
-    """Time until bytes are on a circuit; ``PATIENCE_S`` if none came within that."""
+    """Time until bytes are on a circuit; ``PATIENCE_S`` without bytes in that time."""
     before = optical_bytes(stage, sender)
     with tcp_transfer(stage, sender, receiver, PORT, PATIENCE_S + 5) as transfer:
         started_s = transfer.client.started_s

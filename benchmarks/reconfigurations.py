@@ -1,11 +1,11 @@
 """Many reconfigurations under traffic: losses, their places, and the time of each change.
 
 ``python -m benchmarks.reconfigurations [NUMBER]`` (root; by default 50, once under paced UDP and
-once under TCP). The circuit of one pair of the demo fabric goes from plane to plane once a second,
-under 1000 datagrams a second of that pair (80 % of electrical capacity) and of a pair that stays,
-beside a few that a third pair sends electrically to the receiver of the diverted ones; then under a
-TCP flow of the moved pair at full speed. The baseline is the same traffic without any change, and
-for delays the published prototype (HydRA, section V.B).
+once under TCP). The circuit of a pair of the demo fabric moves from plane to plane once a second.
+The traffic is 1000 datagrams a second of the moving pair (80 % of the electrical capacity) and of a
+staying pair, and a few datagrams that a third pair sends electrically to the receiver of the
+diverted datagrams; then a TCP flow of the moving pair at full speed. The baseline is the same
+traffic without changes, and for delays the published prototype (HydRA, section V.B).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUMBER = 50
 PERIOD_S = 1.0
 PPS = 1000.0
 PAYLOAD_BYTES = 950
-"""Payload that makes 8 Mb/s with headers, of the electrical network's 10."""
+"""Payload for 8 Mb/s with headers, of the electrical network's 10 Mb/s."""
 PAPER_MS = 2200.0
 TARGET_MS = 100.0
 _MOVED, _KEPT, _ELECTRICAL = ("h11", "h21"), ("h31", "h41"), ("h42", "h21")
@@ -40,7 +40,7 @@ class UdpRun:
     moved: UdpResult
     kept: UdpResult
     electrical: UdpResult
-    """Result of a pair without circuits, which sends to the receiver of the moved pair."""
+    """Result of a pair without circuits that sends to the moving pair's receiver."""
     losses: Losses
 
 
@@ -62,7 +62,7 @@ def _perform(
 
 
 def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
-    """A run of ``number`` changes; 0: the static run, as long as ten changes take."""
+    """A run of ``number`` changes; 0: a run without changes, for the time of ten changes."""
     seconds = 2 * _LEAD_S + (number or 10) * PERIOD_S
     before = stage.losses()
     count = int(seconds * PPS)
@@ -81,7 +81,7 @@ def udp_run(stage: Stage, client: ControllerClient, number: int) -> UdpRun:
 
 
 def tcp_run(stage: Stage, client: ControllerClient, number: int) -> TcpRun:
-    """A run of ``number`` changes; 0: the static run, as long as ten changes take."""
+    """A run of ``number`` changes; 0: a run without changes, for the time of ten changes."""
     seconds = 2 * _LEAD_S + (number or 10) * PERIOD_S
     before = stage.losses()
     with (

@@ -1,9 +1,9 @@
-"""A controller killed in the middle of a change: time of the next one's recovery, and losses.
+"""A controller killed in the middle of a change: recovery time of the next controller, and losses.
 
-``python -m benchmarks.recovery`` (root). On the demo fabric the circuit of one pair is being moved
-when SIGKILL meets the controller, in each phase of the change several times; then it is started
+``python -m benchmarks.recovery`` (root). On the demo fabric, SIGKILL hits the controller while the
+circuit of a pair moves, in each phase of the change several times; then the controller is started
 again. Meanwhile datagrams go between every two racks. Recovered means: ready, with the mirrors of
-every plane as the controller reports them. The baseline is a stop and a start in quiet.
+every plane as reported by the controller. The baseline is a stop and a start without a change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _settled(stage: Stage, client: ControllerClient) -> bool:
 
 
 def _start_s(stage: Stage, process: ControllerProcess) -> float:
-    """Time from starting the process to recovered."""
+    """Time from the start of the process to recovered."""
     started_s = time.monotonic()
     process.start()
     with ControllerClient(process.base_url) as client:
@@ -62,10 +62,10 @@ def _killed_s(stage: Stage, process: ControllerProcess, phase: str) -> float:
     with ControllerClient(process.base_url) as client:
         client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         number = client.request([_MOVED], racks=("r1", "r2"), use_planes=("p2",))
-        # A change that has passed the phase by now is killed there: phases last milliseconds.
+        # A change past the phase is killed there: phases last milliseconds.
         reached = [*PHASES[PHASES.index(phase) :], ReconfigurationState.DONE.value]
         while client.reconfiguration(number).state not in reached:
-            time.sleep(0.01)  # it answers 100 requests a second for long
+            time.sleep(0.01)  # the controller answers 100 requests a second for long
         process.kill()
     return _start_s(stage, process)
 
@@ -76,7 +76,7 @@ def _stopped_s(stage: Stage, process: ControllerProcess) -> float:
 
 
 def _watched(stage: Stage, play: Callable[[], None]) -> tuple[float, int, Losses]:
-    """(longest silence of any pair in ms, datagrams lost, frames lost) while ``play`` runs."""
+    """(Longest silence of any pair in ms, datagrams lost, frames lost) while ``play`` runs."""
     before = stage.losses()
     with streams_everywhere(stage) as streams:
         play()
@@ -88,7 +88,7 @@ def _watched(stage: Stage, play: Callable[[], None]) -> tuple[float, int, Losses
 def main() -> int:
     recovered_s: dict[str, list[float]] = {phase: [] for phase in PHASES}
     calm_s: list[float] = []
-    # A circuit is judged by its state alone: no audit mends faults that recovery left.
+    # Only the state of a circuit counts: an audit must not repair faults left by the recovery.
     with demo_stage() as stage, stage.process({"audit_interval_s": 0}) as process:
         with ControllerClient(process.base_url) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))

@@ -1,29 +1,29 @@
 """Controllers that share a store in etcd: killed, cut off, paused, and handed over, under traffic.
 
 ``python -m benchmarks.replicas [--kills N] [--partitions N] [--stops N] [--members N] …`` (root).
-Two controllers on the demo fabric share an etcd of three members on this machine, which elect as
-those of ``deploy/three-machines`` do; each has ways of its own to the members, which can be cut.
-The leader meets SIGKILL in each phase of a change in turn, is cut off from etcd, is stopped by
-SIGSTOP until another one leads and then goes on, and is asked to hand over; members of etcd are
-killed, the one that leads among them. Meanwhile datagrams go between every two racks, bytes over
-one TCP connection between the two racks whose circuit moves, and a customer reserves and releases
-by the URLs of both.
+Two controllers on the demo fabric share an etcd of three members on this machine, with the election
+timers of ``deploy/three-machines``; each controller has separate links to the members, which can be
+cut. The leader gets SIGKILL in each phase of a change in turn, is cut off from etcd, is stopped by
+SIGSTOP until the other controller leads and then resumed, and is asked to hand over; members of
+etcd are killed, etcd's own leader among them. Meanwhile datagrams go between every two racks, a TCP
+connection sends between the two racks whose circuit moves, and a customer reserves and releases by
+the URLs of both controllers.
 
-A controller that has ended is started again by a process that has imported everything before: the
-imports, seconds on both processors, would slow down the one that leads.
+A killed controller is started again by a process with all imports done: the imports take seconds on
+both processors, and would slow down the leader.
 
-*Without a leader* is the longest time in which neither answered ``/readyz`` with 200, both being
-asked every 20 ms. *Lost* are reservations that the customer was told of and that are not there, or
-not as it was told; *doubled* are those that it was told of no more than once and that are there
-twice. The connection may make no progress for as long as its path may be silent, which the longest
-silence of any datagrams' pair stands for, and what its timer adds
-(:func:`mininet_scenarios.workloads.paced_tcp.longest_silence_s`). What a change takes is measured
-by the client, on etcd and on SQLite in the same run; how many writes of the store each takes, by
-etcd's revisions.
+*Without a leader* is the longest time in which neither controller answered ``/readyz`` with 200;
+both are asked every 20 ms. A reservation is *lost* if the customer got an answer, and the
+reservation is missing or differs from the answer; a reservation is *doubled* if the customer got
+one answer, and two reservations exist. The connection may make no progress for the longest silence
+of any datagrams' pair, plus the delay of its timer
+(:func:`mininet_scenarios.workloads.paced_tcp.longest_silence_s`). The client measures the duration
+of a change, on etcd and on SQLite in the same run; etcd's revisions give the number of writes per
+change.
 
-*Rules of two leaders* are looked for in what the switches and both controllers said to each other,
-which tcpdump writes down all the time: writes that a switch took of a controller that was not its
-master (:mod:`benchmarks._two_leaders`).
+*Rules of two leaders* are writes that a switch accepted from a controller that was not its master,
+found in the messages between switches and controllers, which tcpdump records throughout
+(:mod:`benchmarks._two_leaders`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tests.integration.warm import cool, warm
 from tests.lossy import LossyWay
 
 LONGEST_S: Final = 3.0
-"""Target of the time without a leader, with :data:`_LEASE_S`; of a handover :data:`PLANNED_S`."""
+"""Target of the time without a leader, with :data:`_LEASE_S`; for a handover :data:`PLANNED_S`."""
 PLANNED_S: Final = 0.5
 MORE_MS: Final = 15.0
 LOST_LEASE: Final = 75
@@ -84,19 +84,19 @@ _MBPS: Final = 0.1
 _READY_S: Final = 90.0
 _NAMES: Final = ("a", "b")
 _SNAP_BYTES: Final = 262_144
-"""More than any segment on a loopback."""
+"""Snapshot length: more than any segment on loopback."""
 _POLL_S: Final = 0.02
 _PAUSE_S: Final = 1.0
 _MANY: Final = 100
-"""Reservations that stand at a time: 10 Mb/s of a circuit's 100."""
+"""Number of simultaneous reservations, of 10 Mb/s each, on a circuit of 100 Mb/s."""
 _UNKNOWN: Final = "leader-unanswered"
 _MOST_MENDING: Final = 10
 _BROKEN: Final = (HydraError, httpx.HTTPError, OSError)
-"""What may be raised by a fault that is not played to its end."""
+"""Errors that break off a fault."""
 
 
 class Roll:
-    """Calls every controller every 20 ms, and keeps when one took requests."""
+    """Polls every controller every 20 ms, and records the times when a controller was ready."""
 
     def __init__(self, these: ReplicaSet) -> None:
         self._these = these
@@ -118,7 +118,7 @@ class Roll:
             thread.join()
 
     def longest_s(self, since_s: float) -> float:
-        """Longest time without a leader, since a moment of the monotonic clock at which one led."""
+        """Longest time without a leader, since a moment of the monotonic clock with a leader."""
         times = sorted([since_s, *(time_s for time_s in self._ready_s if time_s > since_s)])
         return max((b - a for a, b in pairwise(times)), default=0.0)
 
@@ -136,18 +136,19 @@ class Roll:
 
 @dataclass
 class Customer:
-    """Reserves and releases as fast as it is answered, a tenth of a second between.
+    """Reserves and releases with pauses of a tenth of a second.
 
-    Every second reservation is given back at once, the others when :data:`_MANY` newer ones stand.
+    Every second reservation is released at once, the others after :data:`_MANY` newer
+        reservations.
     """
 
     urls: Sequence[str]
     given_back: dict[str, bool] = field(default_factory=dict)
-    """Reservations, and whether they were given back."""
+    """Reservations, and True for released reservations."""
     unknown: int = 0
-    """Requests without a known outcome."""
+    """Number of requests without a known outcome."""
     refused: int = 0
-    """Requests that were refused, so that nothing came of them."""
+    """Number of refused requests, without effect."""
     _kept: deque[str] = field(default_factory=deque)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -174,7 +175,7 @@ class Customer:
             self._give_back(client, self._kept.popleft())
 
     def _give_back(self, client: HydraClient, name: str) -> None:
-        self.given_back[name] = True  # from here on, either will do
+        self.given_back[name] = True  # from here on, both states are possible
         client.release(name)
 
     @contextmanager
@@ -188,7 +189,7 @@ class Customer:
             thread.join()
 
     def wrong(self, client: HydraClient) -> tuple[int, int]:
-        """(Reservations lost, reservations doubled)."""
+        """(Number of reservations lost, number of reservations doubled)."""
         found = {reservation.id: reservation.state for reservation in client.reservations()}
         kept = [name for name, released in self.given_back.items() if not released]
         lost = sum(found.get(name) is None or found[name] in FINAL_STATES for name in kept)
@@ -199,11 +200,11 @@ class Customer:
 
 @dataclass(slots=True)
 class Found:
-    """Seconds without a leader, by what was done, and what was lost in all."""
+    """Seconds without a leader, by kind of fault, and total losses."""
 
     leaderless_s: dict[str, list[float]] = field(default_factory=dict)
     went_on: int = 0
-    """Leaders that lost their lease and did not end for that reason."""
+    """Leaders that lost their lease and did not end because of the loss."""
     datagrams: int = 0
     lost: int = 0
     silence_ms: float = 0.0
@@ -213,19 +214,20 @@ class Found:
     unknown: int = 0
     refused: int = 0
     broken_off: list[str] = field(default_factory=list)
-    """Faults that were not played to their end, in words."""
+    """Faults that were broken off, in words."""
     wrong: tuple[int, int] = (0, 0)
     change_ms: list[float] = field(default_factory=list)
     writes: int = 0
-    """Writes of the store in the time of these changes."""
+    """Number of writes to the store during these changes."""
     verdict: Verdict = field(default_factory=Verdict)
     captured_mb: float = 0.0
     dropped: int = 0
-    """Frames of the controllers' conversations that the kernel had no space for."""
+    """Number of frames between controllers and switches that the kernel's capture buffer dropped.
+    """
 
 
 class Faults:
-    """What is done to controllers and to etcd; each time all are there again at the end."""
+    """Faults of controllers and etcd; at the end of each fault, all processes run again."""
 
     def __init__(
         self, these: ReplicaSet, etcd: EtcdMembers, ways: dict[str, list[LossyWay]], roll: Roll
@@ -243,7 +245,7 @@ class Faults:
         with ControllerClient(self._these.processes[leader].base_url) as client:
             client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
             number = client.request([_MOVED], racks=("r1", "r2"), use_planes=("p2",))
-            # A change that has passed the phase by now is killed there: phases last milliseconds.
+            # A change past the phase is killed there: phases last milliseconds.
             reached = [*PHASES[PHASES.index(phase) :], ReconfigurationState.DONE.value]
             while client.reconfiguration(number).state not in reached:
                 pass
@@ -346,7 +348,7 @@ def _revision(etcd: EtcdMembers) -> int:
 
 
 def _changes_ms(client: ControllerClient, times: int) -> list[float]:
-    """How long changes of one circuit take, from the request to its end."""
+    """Durations of changes of a circuit, from the request to the end."""
     taken_ms = []
     for _, plane in zip(range(times), cycle(("p2", "p1")), strict=False):
         began_s = time.monotonic()
@@ -356,7 +358,7 @@ def _changes_ms(client: ControllerClient, times: int) -> list[float]:
 
 
 def _captured(stage: Stage, options: argparse.Namespace, folder: Path) -> Found:
-    """What was found, by what switches and controllers said to each other as well."""
+    """Results, including the evaluation of the messages between switches and controllers."""
     ports = {name: free_port() for name in _NAMES}
     capture = Capture(
         "lo", expression=expression(ports.values()), snap_bytes=_SNAP_BYTES, batched=True
@@ -399,7 +401,7 @@ def _play(
             revision = _revision(etcd)
             found.change_ms = _changes_ms(client, options.changes)
             found.writes = _revision(etcd) - revision
-            # Where it was: else the customer's circuit may take its place.
+            # At its former place: otherwise the customer's circuit may take the place.
             client.reconfigure([_MOVED], racks=("r1", "r2"), use_planes=("p1",))
         before, customer = stage.losses(), Customer(urls)
         pace = {"per_s": _WRITES_PER_S, "write_bytes": _WRITE_BYTES}
@@ -436,8 +438,8 @@ def _on_sqlite_ms(stage: Stage, changes: int) -> list[float]:
 
 
 def _leases_s(number: int, lease_s: int, options: Sequence[str], folder: Path) -> list[float]:
-    """How long leases of ``lease_s`` lasted that were granted just before etcd's own leader was
-    stopped, and that nobody renewed.
+    """Durations of leases of ``lease_s`` without renewal, granted just before etcd's own leader was
+    stopped.
     """
     lasted_s: list[float] = []
     with EtcdMembers(folder, 3, options) as members:

@@ -1,10 +1,10 @@
-"""Reserved bandwidth on the demo's fabric: what is kept of it, and how soon it is there.
+"""Reserved bandwidth on the demo fabric: the delivered rate, and the time until the first frame.
 
 ``python -m benchmarks.reserved [--seconds N]`` (root). 40 Mb/s are reserved between h11 and h21 on
 a circuit of 100 Mb/s, and sent by TCP, against greedy TCP of four streams from h12 to h22 for a
-minute; beside it stands the same contest on the same circuit without a reservation. Before that,
-reservations are made and released while h11 sends to h21 all the time: from the request until the
-first frame leaves by a circuit, by part.
+minute; the baseline is the same contest on the same circuit without a reservation. Before that,
+reservations are made and released while h11 sends to h21 throughout: the time from the request
+until the first frame on a circuit, by part.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PATIENCE_S = 20.0
 
 @contextmanager
 def running() -> Iterator[tuple[Stage, httpx.Client, ControllerClient]]:
-    """The demo's data plane, with a controller on it."""
+    """The demo's data plane with a controller."""
     with testbed_lock(), demo_stage() as on, on.controller({}) as client:
         url = f"http://{on.config['controller']['rest']}"
         with plain_http.client(base_url=url, timeout=60) as http:
@@ -66,14 +66,14 @@ def contend(on: Stage, seconds: float) -> Outcome:
 
 
 class FirstFrame(threading.Thread):
-    """Waits for the first IPv4 frame with a tag that leaves one of a ToR's optical ports."""
+    """Waits for the first tagged IPv4 frame that leaves an optical port of a ToR."""
 
     def __init__(self, ports: Sequence[str]) -> None:
         super().__init__(daemon=True)
         self.seen_unix_s = 0.0
         self._taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in ports]
         for port, tap in zip(ports, self._taps, strict=True):
-            tap.bind((port, ALL))  # not before: it would hear all interfaces
+            tap.bind((port, ALL))  # not before: the socket would receive from all interfaces
 
     def run(self) -> None:
         while not self.seen_unix_s:
@@ -88,7 +88,7 @@ class FirstFrame(threading.Thread):
 
 
 def is_tagged_ipv4(frame: bytes) -> bool:
-    """True for IPv4. The kernel takes off a vswitch's tag before a tap sees the frame."""
+    """True for IPv4. The kernel removes a vswitch's tag before a tap sees the frame."""
     at = 16 if frame[12:14] == b"\x81\x00" else 12
     return frame[at : at + 2] == b"\x08\x00"
 

@@ -1,10 +1,10 @@
-"""The REST API with 10,000 reservations in the calendar, over HTTP as clients use it.
+"""The REST API with 10,000 reservations in the calendar, over HTTP as clients use the API.
 
-``python -m benchmarks.rest``. The server runs with a controller's parts behind it (the ledger with
-its journal on disk, the calendar, admission), on the reference fabric of 320 racks and 32 planes;
-only switches are missing, for which see :mod:`benchmarks.undisturbed`. wrk keeps four connections
-busy. Beside each figure stands one for ``/healthz``, which does nothing, from the same run: the
-time of the HTTP stack alone.
+``python -m benchmarks.rest``. The server runs with a controller's parts (the ledger with its
+journal on disk, the calendar, admission), on the reference fabric of 320 racks and 32 planes; only
+switches are missing (see :mod:`benchmarks.undisturbed`). wrk keeps four connections busy. The
+baseline of each figure is ``/healthz``, which does nothing, in the same run: the time of the HTTP
+stack alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ADMISSIONS = 200
 
 
 class LedgerService:
-    """A ledger behind the REST API: admission and journal as in a controller, and no network."""
+    """A ledger for the REST API: admission and journal as in a controller, and no network."""
 
     def __init__(self, fabric: Fabric, ledger: Ledger) -> None:
         self.fabric = fabric
@@ -124,7 +124,7 @@ def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[st
 
 
 def admission_ms(fabric: Fabric, booked: int) -> tuple[float, float]:
-    """(median, p99) of one admission with ``booked`` reservations in the calendar."""
+    """(Median, p99) of an admission with ``booked`` reservations in the calendar."""
     book = ReservationBook(fabric)
     fill(fabric, lambda name, request: book.add(name, request, time.time()), booked)
     rng, times = random.Random(2), []

@@ -1,7 +1,8 @@
-"""Retag the optical ports of a ToR, in the driver's one transaction and by an operator's commands.
+"""Retag the optical ports of a ToR: by the driver's single transaction, and by an operator's
+commands.
 
-``python -m benchmarks.retag`` (root). Every way ends when ovs-vswitchd has
-applied the change: the driver waits for ``cur_cfg``, and so does ``ovs-vsctl`` by itself.
+``python -m benchmarks.retag`` (root). A measurement ends when ovs-vswitchd has applied the change:
+the driver waits for ``cur_cfg``, as ``ovs-vsctl`` does.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ def by_vsctl_once(vlan: int) -> None:
 
 
 def check(driver: OvsTor, vlan: int) -> None:
-    """Check that the change was made: one that was not would look fast."""
+    """Check that the change was made: a missing change would look fast."""
     expected = PortVlans(frozenset({VlanId(vlan), PARKING}))
     if any(found != expected for found in driver.vlans(PORTS).values()):
         raise RuntimeError(f"VLAN {vlan} is not on every port")
 
 
 def times_ms(driver: OvsTor, ways: Sequence[Callable[[int], None]], runs: int) -> list[list[float]]:
-    """Times by way, taken in turns so that all ways meet the same machine."""
+    """Times by way; ways alternate, so that all have the same conditions."""
     taken: list[list[float]] = [[] for _ in ways]
     for turn in range(runs):
         for number, way in enumerate(ways):

@@ -1,8 +1,8 @@
-"""Open MPI's ring all-reduce, with hosts as the job names them and in the order of `hydra ranks`.
+"""Open MPI's ring all-reduce, with hosts in the job's order and in the order of `hydra ranks`.
 
 ``python -m benchmarks.ring [RUNS]`` (root). The shape ring r1, r3, r2, r4 is reserved on the demo
-fabric, at a fifth of its rates; the job's hosts are h11, h21, h31, h41. As they stand, two of four
-steps of the ring take the electrical network. Both orders run in turn; figures are medians.
+fabric, at a fifth of its rates; the job's hosts are h11, h21, h31, h41. In the job's order, two of
+four steps of the ring take the electrical network. Both orders run in turn; figures are medians.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RING: Final = ("r1", "r3", "r2", "r4")
 HOSTS: Final = ("h11", "h21", "h31", "h41")
 ALL_REDUCE: Final = Kernel("allreduce", 1_000_000, 2)
 FASTER: Final = 2.0
-"""The order is worth as much, at least: circuits have ten times the electrical rate."""
+"""Target ratio of the order: circuits have ten times the electrical rate."""
 _RUN_S: Final = 20.0
 
 

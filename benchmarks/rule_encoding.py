@@ -1,10 +1,9 @@
-"""5000 circuit rules: time to encode them, and to have them in a vswitch.
+"""5000 circuit rules: time to encode the rules, and to install the rules in a vswitch.
 
 ``python -m benchmarks.rule_encoding`` (root). Encoding is compared with Ryu's objects for the same
-rules. End to end, from rules in memory to the switch's word that they are in its table, it is
-compared with ``ovs-ofctl``, which reads them from a file and is a process: into a vswitch that does
-nothing else, and into one of the demo fabric's that carries 100 Mb/s of TCP meanwhile, with the
-retransmissions that it costs.
+rules. The whole way, from rules in memory to the switch's confirmation, is compared with
+``ovs-ofctl``, a process that reads the rules from a file: for an idle vswitch, and for a vswitch of
+the demo fabric that carries 100 Mb/s of TCP meanwhile, with the resulting retransmissions.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ RUNS = 25
 PORTS = SwitchPorts(host=1, optical=2, electrical=3)
 XID = 0x40000001
 TARGET_TIMES = 50
-"""Factor by which building a rule has to be quicker than with Ryu's objects."""
+"""Target factor by which building a rule is faster than with Ryu's objects."""
 PUSH_PERIOD_S = 1.0
 PUSHES = 20
 SOURCE, DESTINATION = "h11", "h21"
@@ -56,7 +55,7 @@ def encoding() -> list[Result]:
     rules = rules_of(1)
     if encode(None, rules) != encode_circuit_rules(rules, PORTS.optical, XID):
         raise SystemExit("the two encoders disagree: there is nothing to compare")
-    changes = [Install(rule) for rule in rules]  # as a plan holds them
+    changes = [Install(rule) for rule in rules]  # as in a plan
     times = median_ms(
         {
             "ours": lambda _run: encode_changes(changes, PORTS, XID, None),
@@ -91,7 +90,7 @@ def push(switch: BareSwitch, bundled: bool, run: int) -> None:
 
 
 def files_of(directory: Path, number: int) -> list[Path]:
-    """Files of a run with other VLANs than ours, so that every way replaces every rule."""
+    """Files for a run with other VLANs than HydRA's run, so that every way replaces every rule."""
     files = [directory / str(run) for run in range(number)]
     for run, file in enumerate(files):
         rules = emulated_rules(RULES, VlanId(200 + run), 2 * run)
@@ -129,7 +128,7 @@ def pushing(directory: Path) -> list[Result]:
 
 
 def under_traffic(directory: Path) -> list[Result]:
-    """Results into the vswitch of a server that sends at its full rate over a circuit."""
+    """Results for the vswitch of a server that sends at its full rate over a circuit."""
     files = files_of(directory, max(RUNS + 1, PUSHES))
     with demo_stage() as stage, stage.controller({"mode": "on-request"}) as client:
         client.reconfigure([PairDemand("r1", "r2", 80.0)], use_planes=("p1",))
@@ -155,7 +154,9 @@ def under_traffic(directory: Path) -> list[Result]:
 
 
 def retransmissions(stage: Stage, way: Callable[[int], None] | None) -> int:
-    """Segments that a TCP flow at full rate retransmits beside ``PUSHES`` pushes, or none."""
+    """Segments that a TCP flow at full rate retransmits during ``PUSHES`` pushes, or without
+    pushes.
+    """
     with tcp_transfer(stage, SOURCE, DESTINATION, 5201, (PUSHES + 1) * PUSH_PERIOD_S) as tcp:
         for run in range(PUSHES):
             time.sleep(PUSH_PERIOD_S)

@@ -1,7 +1,7 @@
-"""Schedules of 320 racks, ours against the same algorithms with scipy's matchings.
+"""Schedules of 320 racks, compared with the same algorithms with scipy's matchings.
 
-``python -m benchmarks.schedules``. The switching time is 1 % of the window. The planning of the
-slots is compared; the shares served are those of whole plans on one plane.
+``python -m benchmarks.schedules``. The switching time is 1 % of the window. The planning times of
+the slots are compared; the served shares are of whole plans on one plane.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def compare(name: str, kind: str, function: Callable[[], object]) -> Result:
     times = median_ms(
         {"ours": lambda _run: function(), "scipy": lambda _run: with_scipy(function)}, RUNS
     )
-    # The targets are for the demand of few partners; longest slot first is to hold for any.
+    # The targets are for the demand of few partners; longest slot first has a target for any
+    # demand.
     target = TARGETS_MS[name] if kind == "sparse" or name == "longest slot first" else None
     return Result(
         f"{kind}",

@@ -1,8 +1,8 @@
 """Pictures of the dashboard: ``python -m benchmarks.screenshots [FOLDER]`` (root).
 
-The demo fabric in the middle of a reconfiguration, before a controller that moves it; why one of
-its circuits is there, with its load; the page at the width of a telephone, in the dark; and 320
-racks with 32 planes. They are for docs/, and are to be looked at.
+The demo fabric in the middle of a reconfiguration, with its controller; the explanation of a
+circuit, with its load; the page at the width of a telephone, in dark mode; and 320 racks with 32
+planes. The pictures are for docs/; look at them before a commit.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FOLDER = Path(__file__).parents[1] / "docs" / "screenshots"
 DESKTOP, TELEPHONE = (1280, 900), (390, 844)
 COLOURS = 256
 PATIENCE_MS = 60_000
-"""For a machine that has other work."""
+"""Rate for a machine with other work."""
 SLOWLY = {
     "poll_interval_s": 0.5,
     "demand_window_s": 1.0,
     "drain": {"reads": 25, "interval_ms": 60, "bound_ms": 5000},
 }
-"""Policy by which draining takes a second and a half: time for a picture."""
+"""Policy with a drain of a second and a half: time for a picture."""
 
 _HAS_LOAD = """() => fetch("/v1/load?rack=r1&rack=r2").then((answer) => answer.json())
   .then((load) => load.unix_s.length > 0)"""
@@ -50,8 +50,8 @@ _HAS_LOAD = """() => fetch("/v1/load?rack=r1&rack=r2").then((answer) => answer.j
 
 
 class TroubledService(BusyService):
-    """A busy service with three things that are wrong, of which every part tells the same: a fibre
-    was cut, an optical switch complains, and a vswitch is away.
+    """A busy service with three consistent faults: a cut fibre, an alarm of an optical switch, and
+    a missing vswitch.
     """
 
     def __init__(self, fabric: Fabric) -> None:
@@ -93,7 +93,7 @@ class TroubledService(BusyService):
             ),
         ):
             self.past.add(now_s - ago_s, kind, text, of)
-        self._conditions_at(now_s - 900)  # since when they are
+        self._conditions_at(now_s - 900)  # start of each condition
 
     def conditions(self) -> Sequence[Condition]:
         return self._conditions_at(time.time())
@@ -104,7 +104,7 @@ class TroubledService(BusyService):
         return self.watch.conditions(facts)
 
     def devices(self) -> list[DeviceStatus]:
-        """As the fabric has them, with what is wrong with some."""
+        """Devices as in the fabric, with the faults of some devices."""
         alarms = self.trouble["alarms"]
         return [
             replace(device, connected=device.name != self.gone, alarms=alarms.get(device.name, ()))
@@ -128,7 +128,8 @@ def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> It
 def shoot(page: Page, path: Path, *, full_page: bool = True) -> None:
     """Take a picture of a page without an error.
 
-    On a busy machine, a request of the page may time out. The page asks again; the picture waits.
+    On a busy machine, a request of the page may time out. The page repeats the request, and the
+    picture waits.
     """
     error = page.locator("#error")
     while True:

@@ -1,8 +1,8 @@
-"""``sharing: auto`` beside the fixed ways of sharing, on the tournament's workloads.
+"""``sharing: auto`` compared with the fixed ways of sharing, on the tournament's workloads.
 
 ``python -m benchmarks.sharing [--algorithm NAME] [--racks N] [--planes N] [--seed N]
-[--no-catch-up] [--trace FILE]``. Each figure is the part of the demand that circuits and the
-electrical network carry, less what changes cost, as ``hydra replay`` counts it. With
+[--no-catch-up] [--trace FILE]``. Each figure is the part of the demand carried by circuits and the
+electrical network, less the cost of changes, as counted by ``hydra replay``. With
 ``--no-catch-up``, traffic that misses its slot is not sent later. With ``--trace``, windows of a
 trace are played instead, each for one decision.
 """

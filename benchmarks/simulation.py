@@ -1,17 +1,18 @@
-"""Reconfigurations and recoveries on a simulated network that fails at random, on all cores.
+"""Reconfigurations and recoveries on a simulated network with random faults, on all cores.
 
 ``python -m benchmarks.simulation [SEEDS] [--first SEED] [--case NAME …] [--processes N]``. Each
-seed draws a fabric of any substrate, its state, and three reconfigurations with lost, late and
-doubled replies and devices that lie, the shipped upkeep between them; and one more in which the
-controller dies, with two to four recoveries, of which all but two die, too, once more with leases,
-so that what a former leader had begun comes out under the next one; one in the middle of which a
-circuit dies, with two withdrawals, audits, and flows that spill; one between whose steps, or while
-it waits, up to two others are made, for which it may give way, and during which the controller may
-die; one in stages, with a death within one and another between two; and four beside which slow
-switches are brought to the present state; and a queue of jobs, duties and urgent jobs, in which
-none starves and none less urgent comes first. After every event of every
-run the invariants of :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is
-printed; to replay it see :mod:`tests.unit.reconfiguration.seeds`.
+seed draws a fabric of any substrate and its state, and plays these cases: three reconfigurations
+with lost, late and doubled replies and false device reports, with the shipped upkeep in between; a
+reconfiguration in which the controller dies, with two to four recoveries, of which all but two die,
+too, and once more with leases, so that writes begun by a former leader take effect under the next
+leader; a reconfiguration in which a circuit dies, with two withdrawals, audits, and spilled flows;
+a reconfiguration beside which up to two other changes are made, to which the reconfiguration may
+give way, and during which the controller may die; a change in stages, with a crash within a stage
+and a crash between two stages; four reconfigurations beside which slow switches are brought to the
+present state; and a queue of jobs, duties and urgent jobs, without starvation and in the order of
+urgency. The invariants of :mod:`tests.unit.reconfiguration.watch` are checked after every event of
+every run. A seed that breaks an invariant is printed; to replay the seed see
+:mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ TARGET_PER_MINUTE = 10_000.0
 
 
 Played = tuple[list[str], Counter[str]]
-"""Broken invariants, each with its seed, and how often something that a case counts came about."""
+"""Broken invariants, each with its seed, and counts of a case's events."""
 
 
 def _nothing(_course: object) -> Sequence[str]:
@@ -58,7 +59,7 @@ def played(
     seen: Callable[..., Sequence[str]] = _nothing,
 ) -> Played:
     found, counted = [], Counter[str]()
-    gc.disable()  # a fifth of the time, otherwise
+    gc.disable()  # a fifth of the time of separate tasks
     for seed in seeds:
         try:
             counted.update(seen(simulate(seed)))
@@ -120,18 +121,18 @@ CASES: Final = {
     "turns": ("jobs, duties and changes beside each other, whenever they come", turns, 1),
     "slow": ("changes while slow switches are brought", slow, test_slow_simulated.CHANGES),
 }
-"""By name: in words, how it is played, and the reconfigurations of a seed."""
+"""By name: description, function, and the number of reconfigurations of a seed."""
 
 
 def measured(
     name: str, play: Callable[[range], Played], seeds: range, processes: int | None
 ) -> tuple[float, Played]:
-    """(seeds a minute, what came of them)."""
+    """(Seeds a minute, results)."""
     shares = [seeds[first : first + SHARE] for first in range(0, len(seeds), SHARE)]
     found: list[str] = []
     counted = Counter[str]()
     gc.collect()
-    gc.freeze()  # what is there now stays
+    gc.freeze()  # long-lived objects
     started_s = time.perf_counter()
     with multiprocessing.Pool(processes) as pool, Progress(transient=True) as progress:
         task = progress.add_task(name, total=len(shares))
@@ -151,7 +152,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--processes", type=int, help="by default, one for each core")
     asked = parser.parse_args(arguments)
-    logging.disable(logging.ERROR)  # thousands of faults, each told of
+    logging.disable(logging.ERROR)  # thousands of faults, each logged
     seeds = range(asked.first, asked.first + asked.seeds)
     results = []
     for chosen in asked.case:

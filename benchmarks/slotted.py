@@ -1,8 +1,8 @@
-"""Slotted sharing: throughput and duty cycle against the length of a slot, beside the formula.
+"""Slotted sharing: throughput and duty cycle by the length of a slot, compared with the formula.
 
 ``python -m benchmarks.slotted`` (root): ``mininet_scenarios.experiments.mordia.slotted_scenario``,
-at 20 Mb/s on a circuit and 2 Mb/s electrically, a fifth of the demo's rates, which a busy machine
-forwards, too. The baselines are measured in the same run.
+at 20 Mb/s on a circuit and 2 Mb/s electrically, a fifth of the demo's rates, which even a busy
+machine can forward. The baselines are measured in the same run.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A controller at work for hours: memory, file descriptors, threads, processor.
 
 ``python -m benchmarks.soak [MINUTES]`` (root; by default 30, 480 for a night). The controller of
-the demo fabric changes the topology as fast as it can, while reservations, followers of events,
-scrapes, reloads and restarts of an optical switch come and go. The baseline is the same controller
-in the second quarter of the run; ours is the last quarter. The number of things kept in memory is
-bounded (10,000 events, 200 reconfigurations), so growth that ends is none; the list that fills
-last, of 1,000 reservations, is full before the first sample. Threads are counted before the run and
-after it, without those of pools, which grow when more is to be done at a time than ever before.
+the demo fabric changes the topology as fast as possible, while reservations, followers of events,
+scrapes, reloads and restarts of an optical switch come and go. The figure is from the last quarter
+of the run, the baseline from the second quarter. The number of objects in memory is bounded (10,000
+events, 200 reconfigurations), so bounded growth is not counted; the list that fills last, of 1,000
+reservations, is full before the first sample. Threads are counted before and after the run, without
+threads of pools, which grow with the largest number of simultaneous tasks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAMPLES = 120
 IDLE_S = 20.0
 SEED = 1
 FLAT = 1.03
-"""Limit of memory's growth: Python's allocator gives pages back late, and in no order."""
+"""Limit of memory's growth: Python's allocator gives pages back late and irregularly."""
 
 
 def print_sample(sample: Footprint) -> None:

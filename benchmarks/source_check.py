@@ -1,9 +1,9 @@
-"""Cost of the source check: ports of servers take their own MAC addresses alone.
+"""Cost of the source check: ports of servers accept only the servers' own MAC addresses.
 
 ``python -m benchmarks.source_check`` (root). The baseline is ``policy.source_check: off``. Rules
 are counted in switches of the demo and of the reference fabric, and of the same fabrics with
-OpenFlow ToRs. TCP crosses a circuit at its full rate, with the check and without it in turn, as one
-controller reloads its policy: on the demo's vswitches, and on OpenFlow ToRs.
+OpenFlow ToRs. TCP crosses a circuit at its full rate, with and without the check in turn, by
+reloads of one controller's policy: on the demo's vswitches, and on OpenFlow ToRs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rules() -> Iterator[Result]:
 
 
 def rules_of(fabric: Fabric, source_check: SourceCheck) -> list[FlowRule]:
-    """Rules of the first switch that steers."""
+    """Rules of the first steering switch."""
     substrate = substrate_of(fabric)
     (switch, *_) = substrate.steering(fabric.racks[0].id)
     return list(substrate.rules(switch.datapath, NetworkState(), (), source_check))
@@ -62,7 +62,7 @@ def throughput(case: str, stage: Stage) -> Iterator[Result]:
                     if not number:
                         client.reconfigure([PairDemand("r1", "r2", 80.0)])
                     measured = transfer(stage)
-                if number:  # the first round warms up
+                if number:  # warm-up round
                     figures.append(measured)
     (mbps, cpu), (mbps_off, cpu_off) = (
         map(median, zip(*figures, strict=True)) for figures in found.values()
@@ -76,7 +76,7 @@ def throughput(case: str, stage: Stage) -> Iterator[Result]:
 def transfer(stage: Stage) -> tuple[float, float]:
     """(Mb/s, seconds of forwarding for each Gbit) of TCP at full rate.
 
-    Raises SystemExit where the kernel forwards, whose processor time nobody counts.
+    Raises SystemExit if the kernel forwards, since no process is charged for the kernel's time.
     """
     before_s = stage.testbed.forwarding_cpu_s()
     with tcp_transfer(stage, "h11", "h21", PORT, SECONDS) as tcp:

@@ -1,11 +1,11 @@
-"""Circuits moved by a demand that does not change, and by mice: there should be none.
+"""Circuits moved by a constant demand, and by mice: the target is none.
 
 ``python -m benchmarks.stability [MINUTES]`` (root; by default 10, twice). The periodic mode with
 its defaults, a decision every 10 s, on the demo fabric at a fifth of its rates (20 and 2 Mb/s).
-First two pairs of racks send TCP at full speed, and mice run besides: once the circuits stand that
-these pairs need, nothing is to move. Then only mice: all servers send bursts of random size at
-random times to random racks, a fifth of an elephant's least rate per rack pair on average. (A pair
-whose noise crosses that limit is no mouse: it gets a circuit that is free.)
+First two pairs of racks send TCP at full speed, with mice in addition: once these pairs' circuits
+stand, no circuit should move. Then only mice: all servers send bursts of random size at random
+times to random racks, on average a fifth of an elephant's least rate per rack pair. (A pair whose
+random load exceeds that rate is no mouse, and gets a free circuit.)
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ OPTICAL_MBPS = 20
 HOT = (("h11", "h21"), ("h31", "h41"))
 PORT = 5201
 SETTLE_S = 40.0
-"""Time for the first circuits: the demand has to be seen, and an epoch to pass."""
+"""Time for the first circuits: the demand has to be measured, and an epoch has to pass."""
 SAMPLE_S = 2.0
 
 
 @contextmanager
 def mice(stage: Stage, mbps_per_pair: float) -> Iterator[None]:
-    """Mice from every server to the first of each other rack, at this rate for a pair of racks."""
+    """Mice from every server to the first server of each other rack, at this rate for a pair of
+    racks.
+    """
     with ExitStack() as stack:
         for number, server in enumerate(stage.fabric.servers):
             others = [rack for rack in stage.fabric.racks if rack.id != server.rack]
@@ -50,7 +52,7 @@ class Watched:
     changes: int
     decisions: int
     largest_mouse_mbps: float
-    """Largest average of a rack pair without an elephant that the controller saw."""
+    """Largest average seen by the controller for a rack pair without an elephant."""
 
 
 def watch(stage: Stage, seconds: float, hot: Sequence[tuple[str, str]]) -> Watched:

@@ -1,15 +1,14 @@
 """A change of many circuits in stages, and all at once.
 
-``python -m benchmarks.stages``.
+``python -m benchmarks.stages``. A fluid model, without devices and packets. Racks of
+``configs/reference.yaml`` have circuits for a demand, with equal loads, and get the circuits for
+another demand. A stage takes 150 ms (half the racks on one plane of the emulated data plane:
+``benchmarks.reconfigurations``); meanwhile its diverted traffic shares the electrical network with
+pairs that wait for their turn, by max-min fairness. The baseline moves everything in a single
+stage, and then has its circuits until the stages would have ended.
 
-A fluid model, without devices and packets. Racks of ``configs/reference.yaml`` have circuits for a
-demand, all filled to the same part, and are given those for another one. A stage takes 150 ms (half
-the racks on one plane of the emulated data plane: ``benchmarks.reconfigurations``); meanwhile what
-it diverts shares the electrical network with what waits for its turn, by max-min fairness. The
-other way moves everything in one such time, and then has its circuits for as long as the stages
-take. ``--racks 320 --planes 32`` is the reference fabric, and takes a quarter of an hour for each
-load; much longer where there is hardly any room for detours, unless ``--budget-ms`` bounds how long
-they are looked for.
+``--racks 320 --planes 32`` is the reference fabric, and takes a quarter of an hour for each load;
+much longer with hardly any room for detours, unless ``--budget-ms`` bounds the search for detours.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from topology.problem import FabricArrays, pair_demands
 TRACE: Final = "trace"
 KINDS: Final = ("sparse", "gravity", "dense", TRACE)
 TRACE_LOAD: Final = 0.4
-"""Part of all ports' capacity that a window of the trace wants."""
+"""Demand of the trace's window, as a part of all ports' capacity."""
 WINDOW_S: Final = 10.0
 LOADS: Final = (0.3, 0.6, 0.9)
 STAGE_S: Final = 0.15
@@ -68,7 +67,9 @@ def fabric_of(racks: int, planes: int) -> tuple[Fabric, Policy]:
 
 
 def filled(fabric: Fabric, state: NetworkState, part: float) -> DemandMatrix:
-    """Traffic that fills each circuit to this part, Mbps; pairs over one circuit share it."""
+    """Traffic that loads each circuit to this share, Mbps; pairs over the same circuit share the
+    rate.
+    """
     users: dict[Circuit, int] = {}
     for path in state.topology.paths:
         for circuit in path.circuits:
@@ -82,11 +83,11 @@ def filled(fabric: Fabric, state: NetworkState, part: float) -> DemandMatrix:
 
 
 Directions = NDArray[np.bool_]
-"""Whether the traffic from row to column is on circuits; shape (N, N)."""
+"""True if the traffic from row to column is on circuits; shape (N, N)."""
 
 
 class Fluid:
-    """Traffic that gets through, of what is sent."""
+    """Delivered share of the sent traffic."""
 
     def __init__(self, fabric: Fabric, sent_mbps: DemandMatrix) -> None:
         substrate = substrate_of(fabric)
@@ -97,7 +98,9 @@ class Fluid:
         self.sent_mbps = float(sent_mbps.sum())
 
     def delivered_mbps(self, circuits: Directions) -> float:
-        """Mbps that arrive while these directions are on circuits, and the others are not."""
+        """Mbps delivered while these directions are on circuits, and all other directions are
+        not.
+        """
         electrical = self._sent * ~circuits
         src, dst = np.nonzero(electrical)
         uses = np.stack([src, len(electrical) + dst], axis=1)
@@ -106,7 +109,7 @@ class Fluid:
         return float(arrived.sum() + (self._sent - electrical).sum())
 
     def crowding(self, circuits: Directions) -> float:
-        """Traffic that is sent electrically, as a part of the busiest rack's rate."""
+        """Traffic sent electrically, as a part of the busiest rack's rate."""
         electrical = self._sent * ~circuits
         most = np.maximum(electrical.sum(axis=0), electrical.sum(axis=1))
         return float((most / self.electrical_mbps).max())
@@ -122,7 +125,7 @@ def staying(fabric: Fabric, topology: Topology, moved: Collection[Pair] = ()) ->
 
 
 def demands(kind: str, arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
-    """Demand before the change, and the one that it is for."""
+    """Demand before the change, and demand for which the change is made."""
     if kind == TRACE:
         return of_trace(arrays)
     demand = scaled(kind, arrays)
@@ -132,7 +135,9 @@ def demands(kind: str, arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix
 
 
 def of_trace(arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
-    """Two windows in a row of a synthetic trace that together have most traffic, scaled alike."""
+    """Two successive windows of a synthetic trace with the largest total traffic, equally
+    scaled.
+    """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "trace.txt"
         lines = coflow_lines(arrays.n_racks, SAMPLE_COFLOWS, SAMPLE_SEED)
@@ -149,7 +154,7 @@ def of_trace(arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
 
 
 class _Budget:
-    """Processor time in which detours may be looked for, of each stage."""
+    """Limit of processor time for detours of each stage."""
 
     def __init__(self, budget_ms: float) -> None:
         self._budget_s = budget_ms / 1000
@@ -162,7 +167,7 @@ class _Budget:
         return time.process_time() > self._ends_s
 
     def spent_on(self, stages_ahead: Iterable[Stage]) -> Iterator[Stage]:
-        """These stages, each with the budget anew, as the controller has it."""
+        """These stages, with a fresh budget for each stage, as in the controller."""
         self.renew()
         for stage in stages_ahead:
             yield stage
@@ -171,11 +176,11 @@ class _Budget:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a way to make the change comes to."""
+    """Result of a way to make the change."""
 
     not_delivered_gbit: float
     crowding: float
-    """Most that is sent electrically at a time, as a part of the busiest rack's rate."""
+    """Largest simultaneous electrical traffic, as a part of the busiest rack's rate."""
 
 
 def course(
@@ -186,7 +191,7 @@ def course(
     cut: Sequence[Stage],
     times: int,
 ) -> Course:
-    """``times``: stages' lengths that are looked at, from the change's begin on."""
+    """``times``: sampled lengths of stages, from the start of the change."""
     missing_mbps = crowding = 0.0
     state = before
     for stage in cut:
@@ -276,7 +281,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     asked = parser.parse_args(arguments)
     fabric, policy = fabric_of(asked.racks, asked.planes)
     planning = Planning(fabric, policy)
-    exempt_present_objects()  # as the controller does
+    exempt_present_objects()  # as in the controller
     print(f"{asked.racks} racks, {asked.planes} planes", flush=True)
     found = [
         row

@@ -2,15 +2,14 @@
 
 ``python -m benchmarks.stages_live [--rate MBPS] [--electrical PART] [--seconds N] [--loads PART…]``
 (root). Eight racks of one server each, four planes of 0.5 Mb/s, all ports in use: each rack has a
-circuit to four others. Traffic fills all of them to 30, 60 or 90 % in both directions, by UDP and
-by TCP. Then every circuit goes to another plane. In stages, the controller cuts the change by the
-traffic that it counts; at once, it counts none, and so diverts everything; the ideal is the same
-traffic without a change. The electrical network carries 2.5 circuits a rack, of four.
-
-Losses are those that receivers count, and completion times are those of TCP transfers that make
-their data at the given rate. Time at the electrical rate is from the first to the last frame of a
-pair at the electrical network, less pauses. At last, reservations are made for pairs without a
-circuit: their first frame on one, at rest and during a change of every circuit.
+circuit to four other racks. Traffic loads all circuits to 30, 60 or 90 % in both directions, by UDP
+and by TCP. Then every circuit moves to another plane. In stages, the controller cuts the change by
+the counted traffic; at once, the controller counts no traffic, and so diverts everything; the ideal
+is the same traffic without a change. The electrical network carries 2.5 circuits a rack, of four.
+Receivers count losses; completion times are of TCP transfers that produce data at the given rate. A
+pair's time at the electrical rate is from its first to its last frame on the electrical network,
+without pauses. Finally, reservations are made for pairs without a circuit: the time to the first
+frame on a circuit, at rest and during a change of every circuit.
 """
 
 from __future__ import annotations
@@ -54,27 +53,29 @@ LOADS: Final = (0.3, 0.6, 0.9)
 SECONDS: Final = 20.0
 DATAGRAM_BYTES: Final = 1000
 LEAD_S: Final = 6.0
-"""Traffic before the change, for the controller to know its rates."""
+"""Duration of traffic before the change, from which the controller learns the rates."""
 ROUNDS: Final = 5
 HEAD_START_S: Final = 0.1
-"""Time from the request for a change to that for a reservation."""
+"""Time from the request for a change to the request for a reservation."""
 MORE_MS: Final = 150.0
-"""Target: what a reservation may wait more during a change."""
+"""Target: additional wait of a reservation during a change."""
 WAYS: Final = {"no change": 0.5, "in stages": 0.5, "at once": 0.0}
-"""Intervals at which the controller reads counters, s; 0: it knows of no traffic."""
+"""Intervals between the controller's readings of counters, in s; 0: no measured traffic."""
 READY_S: Final = 180.0
-"""Time in which a controller has to be ready, also on a machine with other work."""
+"""Time limit until a controller is ready, also on a machine with other work."""
 DRAIN_MS: Final = 3000.0
-"""A full queue is a quarter of a second, and a machine with other work lets frames wait as well."""
+"""Time for delayed frames: a full queue takes a quarter of a second, other work delays frames, too.
+"""
 QUEUES: Final = QueueSize(least_frames=16)
-"""Frames do not shrink with the rates: 10 ms at 0.5 Mb/s would be none."""
+"""Length of queues: frames do not shrink with the rates, and 10 ms at 0.5 Mb/s would hold no frame.
+"""
 _PORT: Final = 5201
 _IPV4: Final = b"\x08\x00"
 _ALL: Final = 3
 _DATA_BYTES: Final = 300
-"""Frames longer than that are data, not acknowledgements, probes or announcements."""
+"""Longer frames are data, not acknowledgements, probes or announcements."""
 _PAUSE_S: Final = 0.25
-"""Frames of a pair this far apart are of two stays at the electrical network."""
+"""Frames of a pair with this distance belong to two stays on the electrical network."""
 _SENDING_S: Final = 120.0
 
 Ways = tuple[str, str]
@@ -82,7 +83,7 @@ Ways = tuple[str, str]
 
 
 def document(rate_mbps: float, electrical: float) -> dict[str, Any]:
-    """Parts of the demo's configuration that are others here."""
+    """Changed parts of the demo's configuration."""
     demo = yaml.safe_load(CONFIG.read_text())
     (racks,), (planes,), (wiring,) = demo["racks"], demo["planes"], demo["wiring"]
     (servers,) = racks["servers"]
@@ -104,7 +105,7 @@ def document(rate_mbps: float, electrical: float) -> dict[str, Any]:
 
 
 def matching(number: int) -> list[tuple[int, int]]:
-    """One of seven sets of four pairs that join all racks; no pair is in two of them."""
+    """One of seven disjoint sets of four pairs that join all racks."""
     around = RACKS - 1
     apart = [((number + step) % around, (number - step) % around) for step in range(1, RACKS // 2)]
     return [(around, number % around), *((a, b) for a, b in apart)]
@@ -117,7 +118,7 @@ UNJOINED: Final = tuple(pair for number in (4, 5, 6) for pair in matching(number
 
 
 def circuits(turn: int) -> list[dict[str, str]]:
-    """All circuits that are to stand: a matching a plane."""
+    """All target circuits: a matching for each plane."""
     return [
         {"plane": f"p{place + 1}", "a": f"r{a + 1}", "b": f"r{b + 1}"}
         for place, number in enumerate(TURNS[turn % 2])
@@ -142,12 +143,12 @@ class Taps(threading.Thread):
     def __init__(self, interfaces: Sequence[str], least_bytes: int) -> None:
         super().__init__(daemon=True)
         self.stays: dict[Ways, list[tuple[float, float]]] = {}
-        """First and last frame of each stay, by the clock since 1970."""
+        """First and last frame of each stay, in Unix seconds."""
         self._least_bytes = least_bytes
         self._over = threading.Event()
         self._taps = [socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) for _ in interfaces]
         for name, tap in zip(interfaces, self._taps, strict=True):
-            tap.bind((name, _ALL))  # not before: it would hear all interfaces
+            tap.bind((name, _ALL))  # not before: the socket would receive from all interfaces
 
     def run(self) -> None:
         while not self._over.is_set():
@@ -203,7 +204,7 @@ class Changed:
     stages: int
     took_s: float
     reason: str
-    """The reason why it was not made in full; empty: it was."""
+    """The reason why the change was incomplete; empty: complete."""
 
 
 def change(http: httpx.Client, turn: int) -> Changed:
@@ -214,7 +215,9 @@ def change(http: httpx.Client, turn: int) -> Changed:
 
 
 def ask(http: httpx.Client, turn: int) -> str:
-    """Ask for every circuit to move: listed, since a planner leaves what serves as much."""
+    """Request a move of every circuit, as a list: a planner would keep circuits that serve as
+    much.
+    """
     wanted = {"topology": {"circuits": circuits(turn)}}
     answer = http.post("/v1/reconfigurations", json=wanted).raise_for_status()
     return str(answer.json()["id"])
@@ -230,7 +233,7 @@ def ended(http: httpx.Client, number: str, asked_s: float) -> Changed:
         raise SystemExit(f"the change of every circuit is {found['state']}: {found['reason']}")
     if not found["connected"]:
         raise SystemExit("the change moved no circuit")
-    # A change that fits is one, without a count of stages.
+    # A change that fits is a single change, without a count of stages.
     stages, took_s = max(1, found["stages_done"]), time.monotonic() - asked_s
     return Changed(stages, took_s, found["reason"] if found["state"] == "partial" else "")
 
@@ -239,7 +242,7 @@ def ended(http: httpx.Client, number: str, asked_s: float) -> Changed:
 class Played:
     changed: Changed | None
     electrical_s: float
-    """Longest stay of a pair at the electrical network."""
+    """Longest stay of a pair on the electrical network."""
     sent: int = 0
     lost: int = 0
     delivered_mb: float = 0.0
@@ -249,7 +252,7 @@ class Played:
 
 @dataclass(slots=True)
 class Paced:
-    """Streams of UDP in all directions of all pairs, under way."""
+    """Streams of UDP under way in all directions of all pairs."""
 
     process: subprocess.Popen[bytes]
     report: Path
@@ -263,7 +266,7 @@ class Paced:
 
 @contextmanager
 def paced(stage: Stage, load: float) -> Iterator[Paced]:
-    """Circuits filled to this part, from before the block begins until it ends."""
+    """Load circuits to this share, from before the block begins until the block ends."""
     ends = [
         Ends(stage.testbed.host(src).pid, stage.address(src), stage.testbed.host(dst).pid,
              stage.address(dst))
@@ -291,7 +294,7 @@ def paced(stage: Stage, load: float) -> Iterator[Paced]:
 
 
 class Player:
-    """The data plane under a controller of one way."""
+    """The data plane with a controller for one of the ways."""
 
     def __init__(self, stage: Stage, http: httpx.Client, way: str, seconds: float) -> None:
         self._stage = stage
@@ -395,7 +398,7 @@ def rows(case: str, kind: str, of: dict[str, Played]) -> list[Result]:
 
 
 def first_frame_ms(stage: Stage, http: httpx.Client, pair: tuple[int, int]) -> float:
-    """From the request for a reservation until its first frame is on a circuit."""
+    """Time from the request for a reservation until its first frame on a circuit."""
     src, dst = server(pair[0]), server(pair[1])
     ends = stage.address(src), stage.address(dst)
     ports = [port.tor_port for port in stage.fabric.ports_of(stage.fabric.racks[pair[0]].id)]

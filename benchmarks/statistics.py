@@ -1,8 +1,8 @@
-"""Flow statistics decoded per second, ours against Ryu's, on the same bytes.
+"""Flow statistics decoded per second, compared with Ryu, on the same bytes.
 
-``python -m benchmarks.statistics``. The replies are those of the reference fabric's vswitches for
-their account table: a rule for each of 638 foreign prefixes (319 racks, IPv4 and IPv6) and one for
-the rest; and for the 320 of them that IPv4 needs. Each run reads the replies of 16 vswitches.
+``python -m benchmarks.statistics``. The replies are for the account table of the reference fabric's
+vswitches: a rule for each of 638 foreign prefixes (319 racks, IPv4 and IPv6) and a rule for other
+destinations; and for the 320 rules needed by IPv4. Each run reads the replies of 16 vswitches.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
 RUNS: Final = 15
 SWITCHES: Final = 16
 TARGET_TIMES: Final = 30.0
-"""Factor by which decoding has to be quicker than Ryu's parser in the same run."""
+"""Target factor by which decoding is faster than Ryu's parser in the same run."""
 
 
 def replies(rules: list[FlowRule]) -> list[bytes]:
-    """A body for each switch, which differ in their counters."""
+    """A body for each switch, with different counters."""
     return [
         b"".join(
             flow_entry(rule, 60 * 10**9, 3 * number + switch, 4000 * number + switch)

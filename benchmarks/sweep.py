@@ -1,10 +1,10 @@
 """Counters of 320 ToRs and 10,240 vswitches of 320 rules each: processor, memory, interval.
 
-``python -m benchmarks.sweep``. The reference fabric polled by a process that does nothing else,
-over as many TCP connections. This process plays its switches: they send the replies of Open vSwitch
-for these rules, with counters that grow. One run polls every 10 s; another as often as it can,
-which shows the shortest interval that can be kept. The baseline is Ryu's parser alone on as many of
-the same bytes.
+``python -m benchmarks.sweep``. A process that only polls reads the reference fabric, over a TCP
+connection for each switch. The benchmark's process plays the switches: they send the replies of
+Open vSwitch for these rules, with growing counters. One run polls every 10 s; another run as often
+as possible, which shows the shortest possible interval. The baseline is Ryu's parser alone on the
+same number of bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PORT_COUNTERS: Final = Struct("!Ixxxx12QII")
 
 
 class Replies:
-    """The switches' replies: the same for all, with counters that grow by the second."""
+    """The switches' replies: the same for all switches, with counters that grow by the second."""
 
     def __init__(self, fabric: Fabric) -> None:
         rules = account_rules(fabric, fabric.servers[0])
@@ -107,7 +107,7 @@ class Switches:
         async with asyncio.TaskGroup() as group:
             for datapath, names in {**self._ports_of, **self._tors}.items():
                 group.create_task(self._switch(datapath, names))
-                await asyncio.sleep(0.001)  # a listening queue is only so long
+                await asyncio.sleep(0.001)  # a listening queue has a limited length
 
     async def _switch(self, datapath: int, names: tuple[str, ...]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", OPENFLOW_PORT)
@@ -138,7 +138,7 @@ class Run:
     cpu_share: float
     peak_mb: float
     grown_mb: float
-    """Memory beyond that of the process with all switches connected."""
+    """Additional memory, compared with the process with all switches connected."""
     troubles: dict[str, int]
 
 
@@ -148,7 +148,7 @@ def memory_mb(pid: int, field: str) -> float:
 
 
 async def measure(config: Path, interval_s: float) -> Run:
-    """Poll the fabric of a configuration file, its switches played here, for half a minute."""
+    """Poll the fabric of a configuration file, with played switches, for half a minute."""
     fabric = load_configuration(config).fabric
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", "from apps.openflow.framework import run_manager; import sys; "
@@ -168,7 +168,7 @@ async def measure(config: Path, interval_s: float) -> Run:
     try:
         await await_listener(OPENFLOW_PORT)
         playing = asyncio.create_task(switches.play())
-        await process.stdout.readline()  # all are connected
+        await process.stdout.readline()  # all switches are connected
         before_mb = memory_mb(process.pid, "VmRSS")
         await asyncio.sleep(2 * RELAXED_S)
         used_s, answered, sent = cpu_s(process.pid), switches.answered, switches.sent_bytes
@@ -195,7 +195,7 @@ def _fields(run: Run) -> dict[str, object]:
 
 
 def ryu_s_per_reply(fabric: Fabric) -> float:
-    """Processor time of Ryu's parser for one vswitch's reply."""
+    """Processor time of Ryu's parser for the reply of a vswitch."""
     body = b"".join(Replies(fabric).flows(1)[16:] for _ in range(_RYU_REPLIES))
     started_s = time.process_time()
     _ryu.decode_flow_stats(body)

@@ -1,11 +1,9 @@
-"""Every topology algorithm, timed, weighed and judged.
+"""Every topology algorithm: time, memory, and served demand.
 
-``python -m benchmarks.topology``.
-
-Each case runs in a process of its own, so that memory and first calls are its own too, and is given
-up after a while; times are the processor's, so that other work does not count. The baselines do the
-same with networkx, rustworkx and scipy, as usually written; those that would take hours run on a
-smaller network, and say so.
+``python -m benchmarks.topology``. Each case runs in a separate process, so that memory and first
+calls are separate, too, and is given up after a time limit; times are processor times, so that
+other work does not count. The baselines solve the same problem with networkx, rustworkx and scipy,
+in the usual way; slow baselines run on a smaller network, which the figure names.
 """
 
 from __future__ import annotations
@@ -45,9 +43,9 @@ from topology.synthetic import synthetic_demand
 
 SEED = 1
 LOAD = 0.9
-"""Rate that the busiest rack sends or receives, as a part of its ports' rates."""
+"""Rate of the busiest rack, as a part of its ports' rates."""
 LIMIT_S = 20
-"""Processor time after which a case is given up."""
+"""Limit of processor time for a case."""
 REPEAT_S = 1.0
 CASES = (
     (64, 8, "sparse"),
@@ -61,14 +59,14 @@ ESTIMATE_TARGET_MS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Result of one way to plan, on one case."""
+    """Result of a way to plan, for a case."""
 
     first_ms: float
     typical_ms: float
     peak_mb: float
-    """Memory above that of the libraries."""
+    """Memory in addition to the libraries' memory."""
     value: float
-    """Share of the demand served; of baselines that plan matchings, the weight."""
+    """Served share of the demand; for baselines that plan matchings, the weight."""
 
 
 # --- in a process of its own ----------------------------------------------------------------
@@ -82,7 +80,7 @@ def measure(way: str, racks: int, planes: int, kind: str) -> Measured:
     started_s = time.process_time()
     value = plan_it()
     first_ms = typical_ms = (time.process_time() - started_s) * 1000
-    # The mean of many: the clock of the processor ticks only a few hundred times a second.
+    # The mean of many calls: the processor clock ticks only a few hundred times a second.
     started_s, times = time.process_time(), 0
     while first_ms < REPEAT_S * 1000 and typical_ms * times < REPEAT_S * 1000:
         plan_it()
@@ -93,7 +91,7 @@ def measure(way: str, racks: int, planes: int, kind: str) -> Measured:
 
 
 def _peak_kb(*, reset: bool = False) -> int:
-    """Most memory that this process has held since the last reset (proc(5))."""
+    """Peak memory of this process since the last reset (proc(5))."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
@@ -117,7 +115,7 @@ def _registered(name: str) -> Way:
 
 
 def attempt(way: str, racks: int, planes: int, kind: str) -> Measured | None:
-    """The result; None if it took too long."""
+    """The result; None after the time limit."""
     command = [sys.executable, "-m", "benchmarks.topology", "--one", way]
     arguments = ["--racks", str(racks), "--planes", str(planes), "--kind", kind]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)

@@ -1,10 +1,10 @@
-"""The tournament's policies, told the demand and from what the estimator makes of counters.
+"""The tournament's policies, with the given demand and with the estimate from counters.
 
 ``python -m benchmarks.tournament [--racks N] [--planes N] [--periods N]``. Every way of sharing
 circuits with every algorithm, on the tournament's workloads, each period of which lasts for five
-decisions. Once the loop is told the demand. Once it is given what the controller's estimator finds
-in the counters of a fluid simulation: each rack pair's traffic is TCP that its application paces,
-max-min fair over the topology that the loop has set up. Both are judged by the demand itself:
+decisions. In one run the loop gets the true demand. In the other run the loop gets the controller's
+estimate from the counters of a fluid simulation: each rack pair's traffic is TCP paced by its
+application, max-min fair over the present topology. Both runs are judged by the true demand:
 traffic served by circuits and packets together, less the cost of changes.
 """
 
@@ -51,7 +51,7 @@ POLL_S: Final = 0.5
 SEED: Final = 1
 _UNEVEN: Final = 0.05
 ACKNOWLEDGED: Final = 1e-3
-"""Part of what TCP sends that comes back as acknowledgements, where they are few."""
+"""Rate of acknowledgements, as a part of TCP's rate, if acknowledgements are few."""
 _NOBODY: Final = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 
 
@@ -59,13 +59,13 @@ _NOBODY: Final = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 class Counters:
     pairs: tuple[NDArray[np.intp], NDArray[np.intp]]
     sent_mbps: NDArray[np.float64]
-    """Of each of the pairs."""
+    """Number of connections of each pair."""
     ports_mbps: Mapping[PortId, float]
     received_mbps: Mapping[Inlet, float]
 
 
 class Network:
-    """What counters show of a demand; the fabric's racks have one server each."""
+    """Counters for a demand, with one server in each of the fabric's racks."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -115,7 +115,7 @@ class Network:
 
 
 class Eyes:
-    """What the controller sees of the demand."""
+    """The demand as measured by the controller."""
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._network = Network(fabric)
@@ -123,7 +123,9 @@ class Eyes:
         self._estimator = DemandEstimator(fabric, CurrentPolicy(policy))
 
     def look(self, loop: Rehearsal, now_s: float, demand: DemandMatrix) -> Found:
-        """Of slots, each is read once; else the first reading and the last one since a decision."""
+        """With slots, each slot is read once; else the first and the last reading since a
+        decision.
+        """
         if loop.week is not None:
             states = [slot.state for slot in loop.week.slots]
             times_s = now_s + loop.period_s / len(states) * np.arange(len(states))
@@ -152,7 +154,7 @@ class Eyes:
 
 
 def served(fabric: Fabric, policy: Policy, cut: Sequence[Window], *, known: bool) -> float:
-    """Part of the demand that is served, less the cost of changes."""
+    """Served part of the demand, less the cost of changes."""
     loop = Rehearsal(fabric, policy, policy_matrix.OUTAGE_S)
     judge, eyes = Rates(fabric), Eyes(fabric, policy)
     wanted_mbit = served_mbit = 0.0
@@ -186,7 +188,7 @@ def policies(size: Size) -> Iterator[tuple[Fabric, str, Policy]]:
 
 
 def _counting(network: Fabric) -> Fabric:
-    """The same with switches to read counters from."""
+    """The same fabric with switches, to read counters from."""
     racks = []
     for rack in network.racks:
         switch = VSwitch(DatapathId(1 + rack.id), f"s{rack.id}", "host", "optical", "electrical")

@@ -1,11 +1,10 @@
 """OpenFlow and polling of a whole controller while its REST API is kept busy.
 
 ``python -m benchmarks.undisturbed`` (root). The controller of the demo fabric, on four ToRs and
-eight vswitches of Open vSwitch that it polls once a second, has 10,000 reservations in its
-calendar. wrk keeps four connections busy, with one kind of request after the other. Meanwhile a
-switch asks for an echo ten times a second, as OpenFlow connections are kept alive, and the
-controller tells the age of the counters that it plans by. The baseline is the same controller with
-nothing to serve.
+eight vswitches of Open vSwitch, polled once a second, has 10,000 reservations in its calendar. wrk
+keeps four connections busy, with one kind of request after the other. Meanwhile a switch sends an
+echo request ten times a second, as a keep-alive of OpenFlow, and the controller reports the age of
+its newest counters. The baseline is the same controller without requests.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SPAN_S = 365 * 86_400.0
 POLL_INTERVAL_S = 1.0
 POLICY = {"mode": "on-request", "poll_interval_s": POLL_INTERVAL_S}
 KEEP_ALIVE_MS = 5000.0
-"""Time in which a controller has to answer before Open vSwitch takes the connection for dead."""
+"""Time limit of an echo reply, after which Open vSwitch takes the connection for dead."""
 ECHO_EVERY_S = 0.1
 LOOK_EVERY_S = 0.5
 _HEADER = struct.Struct("!BBHI")
@@ -46,12 +45,12 @@ class Watched:
     ages_s: list[float] = field(default_factory=list)
     """Ages of the newest counters."""
     stale: float = 0.0
-    """Most vswitches whose counters were late at a time."""
+    """Largest number of vswitches with late counters at a time."""
     connections: set[float] = field(default_factory=set)
 
 
 class Switch:
-    """A switch that sends hello, then an echo request now and then."""
+    """A switch that sends hello, then echo requests."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=30)
@@ -76,7 +75,7 @@ class Switch:
 
 @contextmanager
 def watched(process: ControllerProcess) -> Iterator[Watched]:
-    """Figures that a switch and a scrape see of the controller until the block ends."""
+    """Figures measured by a switch and by scrapes until the block ends."""
     seen, over = Watched(), threading.Event()
     settings = process.settings
     threads = [

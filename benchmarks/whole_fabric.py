@@ -1,11 +1,11 @@
-"""The whole controller at the size that it is drawn for, against simulated switches.
+"""The whole controller at its design size, with simulated switches.
 
 ``python -m benchmarks.whole_fabric [--racks 320] [--planes 32] [--vswitches-per-rack 32]
-[--baseline DIR]``. ``configs/reference.yaml`` as it is shipped, with polling, probing and audits,
-at the size that is asked for: the controller as operators start it, OpenFlow switches with real
-tables in one process (``_fabric.c``), an ovsdb-server for each ToR, and planes that speak SCPI.
-After each change, packets are sent through the tables of every vswitch, and have to leave where the
-topology says. The baseline is the controller of another checkout, in the same session.
+[--baseline DIR]``. ``configs/reference.yaml`` as shipped, with polling, probing and audits, at the
+given size: the controller as operators start it, OpenFlow switches with real tables in a single
+process (``_fabric.c``), an ovsdb-server for each ToR, and planes that speak SCPI. After each
+change, packets are sent through the tables of every vswitch, and have to leave in accordance with
+the topology. The baseline is the controller of another checkout, in the same session.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ ON_P2 = {"planes": ["p2"]}
 TARDY = "half the racks beside tardy vswitches"
 PROMPT = "half the racks beside none"
 OLD = 4
-"""Where partners are before the change beside tardy vswitches, as in :func:`shifted`: so that racks
-stay whose old and new partners are not tardy either, as those come every third rack.
+"""Partners before the change with tardy vswitches, as in :func:`shifted`: since tardy racks come
+every third rack, some racks remain whose old and new partners are not tardy.
 """
 NEXT = "the next change"
 NEXTS = 3
-"""Changes that follow each other at once after that of half the racks, and while what that has left
-out is made.
+"""Number of consecutive changes after the change of half the racks, while its omitted part is made.
 """
 WHILE = f"{NEXT}, while what was left out is made"
-"""Of racks without tardy vswitches, so it is held to what it takes where there are none. One of
-tardy racks would wait for its own. The figure is of the median of those that come while that is
-made.
+"""Changes of racks without tardy vswitches, with the target of changes without any tardy vswitch.
+
+A change of tardy racks would wait for its own vswitches. The figure is the median of the changes
+during the omitted part.
 """
 TIMES = "times that without tardy ones"
 SLOW_S = 1.0
-"""Delay of what a slow vswitch reads. One that is silent reads nothing."""
+"""Delay of a slow vswitch's reads. A silent vswitch reads nothing."""
 TARGETS = {
     "ready, cold": 60.0,
     "ready, after a restart": 20.0,
@@ -82,15 +82,15 @@ READY_WITHIN_S = 900.0
 CHANGED_WITHIN_S = 600.0
 STOPPED_WITHIN_S = 120.0
 MENDED_WITHIN_S = 60.0
-"""Time for switches that did not confirm a change to be brought to it."""
+"""Time limit for switches that did not confirm a change to be synchronised."""
 IDLE_S = 65.0
-"""Longer than the interval of polling, so that each switch is asked once."""
+"""Longer than the polling interval, so that each switch is polled once."""
 AFTERMATH_S = 3.0
-"""Time after each change in which the controller is watched, too."""
+"""Observation of the controller after each change."""
 ENDED = ("done", "partial", "refused", "failed")
 PARTNERS = 8
 OTHERS = 4
-"""Racks without a circuit, at each vswitch, that packets are sent to."""
+"""Number of packets, at each vswitch, to racks without a circuit."""
 ECHO_MS_OF_DEAD = 10_000.0
 _TELL_EVERY_S = 10.0
 _ASK_EVERY_S = 0.1
@@ -98,7 +98,7 @@ _LOOK_EVERY_S = 0.25
 
 
 class Rest:
-    """A client of the controller that waits as long as it takes."""
+    """A client of the controller without time-out."""
 
     def __init__(self, process: ControllerProcess) -> None:
         self._address = process.settings.rest_host, process.settings.rest_port
@@ -111,7 +111,7 @@ class Rest:
 
     @contextmanager
     def following(self) -> Iterator[Iterator[dict[str, Any]]]:
-        """Ids and states of reconfigurations as they are reached, from now on."""
+        """Ids and new states of reconfigurations, from now on."""
         with contextlib.closing(
             http.client.HTTPConnection(*self._address, timeout=CHANGED_WITHIN_S)
         ) as connection:
@@ -138,7 +138,7 @@ def _progress(events: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class Watch:
-    """Load of the controller on the machine, and how soon it answers, until :meth:`end`."""
+    """Load of the controller on the machine, and response times, until :meth:`end`."""
 
     def __init__(self, process: ControllerProcess, switches: Switches) -> None:
         self._process = process
@@ -174,7 +174,7 @@ class Watch:
 
 
 def memory_gb(group: int) -> float:
-    """Memory of a process and its workers, but for the files that they have mapped."""
+    """Memory of a process and its workers, without mapped files."""
     kb = 0
     for pid in members_of(group):
         with contextlib.suppress(OSError):
@@ -190,7 +190,7 @@ def p99(values: Sequence[float]) -> float:
 
 
 class Session:
-    """Run of a controller against a fabric through all measurements; :attr:`figures` by name."""
+    """Run of a controller on a fabric through all measurements; :attr:`figures` by name."""
 
     def __init__(self, size: Size, source: Path | None, name: str) -> None:
         self._size = size
@@ -200,7 +200,7 @@ class Session:
         self.figures: dict[str, tuple[float, str]] = {}
         self._circuits = 0
         self._asked_for: set[str] = set()
-        """Ids of the reconfigurations that were asked for here."""
+        """Ids of the reconfigurations requested here."""
         self._echo_ms: list[float] = []
         self._rest_ms: list[float] = []
 
@@ -279,7 +279,7 @@ class Session:
         self.note("REST p99", max(self._rest_ms), "ms")
 
     def _start(self, process: ControllerProcess, switches: Switches) -> float:
-        """Start the controller; the time until all switches are there and ready."""
+        """Start the controller; returns the time until all switches are connected and ready."""
         started_s = told_s = time.monotonic()
         self._peak_gb = 0.0
         pool = ThreadPoolExecutor(1)
@@ -303,7 +303,7 @@ class Session:
         return taken_s
 
     def _stop(self, process: ControllerProcess) -> float:
-        """End the controller; the time that it takes from SIGTERM to its end."""
+        """End the controller; returns the time from SIGTERM to the end."""
         started_s = time.monotonic()
         os.kill(process.pid, signal.SIGTERM)
         while process.running and time.monotonic() - started_s < STOPPED_WITHIN_S:
@@ -329,7 +329,7 @@ class Session:
             self.say(f"an echo took {echoes['max_ms']:.0f} ms: Open vSwitch would reconnect")
 
     def _audit(self, process: ControllerProcess) -> None:
-        """Have everything looked at once; nothing may differ from what is intended."""
+        """Audit everything once; no difference from the intended state is allowed."""
         before_s, started_s = process.cpu_s(), time.monotonic()
         status, answer = Rest(process).ask("GET", "/v1/drift", None)
         if status != HTTPStatus.OK:
@@ -343,7 +343,7 @@ class Session:
             self.say(f"  {item}")
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
-        """Carry a change out; the number of circuits that failed in it."""
+        """Carry out a change; returns the number of failed circuits."""
         rest = Rest(process)
         with rest.following() as steps:
             before_s, started_s = process.cpu_s(), time.monotonic()
@@ -380,8 +380,8 @@ class Session:
     def _with_tardy_ones(
         self, process: ControllerProcess, switches: Switches
     ) -> tuple[float, float]:
-        """Changes beside vswitches that answer late or never: circuits that fail, and packets that
-        go wrong afterwards.
+        """Changes with vswitches that answer late or never: failed circuits, and wrong packets
+        afterwards.
         """
         rest, half = Rest(process), self._size.racks // 2
         prompt = switches.prompt_racks
@@ -392,7 +392,7 @@ class Session:
         before_s = self._next_changes(process, PROMPT, others[1:])
         switches.be_tardy(SLOW_S)
         pairs = shifted(half, 1)
-        # A rack whose old partner stays with it has no free port on the plane.
+        # A rack with a staying old partner has no free port on the plane.
         old = {a: half + (a + OLD) % half for a in range(half)} | {
             b: (b - OLD) % half for b in range(half, 2 * half)
         }
@@ -430,7 +430,9 @@ class Session:
 
     def _await_next_try(self, rest: Rest, earlier: Collection[str]) -> None:
         """Wait until the omitted circuits are made, by a change without a request that is not among
-        the ``earlier`` ones. On a busy machine the change may be over before the first look.
+        the ``earlier`` changes.
+
+        On a busy machine, the change may end before the first look.
         """
         began_s = time.monotonic()
         while True:
@@ -445,8 +447,8 @@ class Session:
     def _next_changes(
         self, process: ControllerProcess, after: str, pairs: Sequence[tuple[int, int]]
     ) -> list[float]:
-        """Seconds that changes of other racks take, each of which follows the one before at once:
-        a circuit comes on the second plane, and one goes.
+        """Durations in s of consecutive changes of other racks: each sets up a circuit on the
+        second plane, or takes a circuit down.
         """
         taken_s = []
         for number, pair in enumerate(pairs[:NEXTS], 1):
@@ -456,16 +458,16 @@ class Session:
         return taken_s
 
     def _listed(self, rest: Rest) -> dict[str, str]:
-        """States of the reconfigurations that are listed, by id."""
+        """States of the listed reconfigurations, by id."""
         found = rest.get("/v1/reconfigurations")["reconfigurations"]
         return {entry["id"]: entry["state"] for entry in found}
 
     def _not_over(self, rest: Rest) -> set[str]:
-        """States of the reconfigurations that are listed and have not ended."""
+        """States of the listed unfinished reconfigurations."""
         return {*self._listed(rest).values()} - {*ENDED}
 
     def _verify(self, process: ControllerProcess, switches: Switches, name: str) -> float:
-        """Packets that leave otherwise than the topology says, also once all switches are ready."""
+        """Packets that leave in conflict with the topology, also once all switches are ready."""
         wrong = self._look_for_wrong_turns(process, switches, name)
         deadline_s = time.monotonic() + MENDED_WITHIN_S
         while wrong and time.monotonic() < deadline_s:
@@ -494,7 +496,7 @@ class Session:
 
 
 def made(topology: dict[str, Any], pairs: Sequence[tuple[int, int]]) -> int:
-    """Number of these pairs that have a circuit on the first plane."""
+    """Number of these pairs with a circuit on the first plane."""
     up = {
         frozenset((circuit["a"]["rack"], circuit["b"]["rack"]))
         for circuit in topology["circuits"]
@@ -504,7 +506,7 @@ def made(topology: dict[str, Any], pairs: Sequence[tuple[int, int]]) -> int:
 
 
 def shifted(half: int, by: int) -> list[tuple[int, int]]:
-    """Each rack of the first half with one of the second, in turn."""
+    """Each rack of the first half with a rack of the second half, in turn."""
     return [(rack, half + (rack + by) % half) for rack in range(half)]
 
 
@@ -513,7 +515,7 @@ def names(pair: tuple[int, int]) -> tuple[str, str]:
 
 
 def changing(pairs: Sequence[tuple[int, int]], planes: Sequence[str] | None) -> dict[str, Any]:
-    """Request for circuits between these racks, and for no others that may change."""
+    """Request for circuits between these racks, with all other racks out of reach."""
     both = [(src, dst) for a, b in map(names, pairs) for src, dst in ((a, b), (b, a))]
     demand = [{"src": src, "dst": dst, "mbps": 9_000.0} for src, dst in both]
     return {"demand": demand, "use_planes": planes}

@@ -1,9 +1,10 @@
-"""Whole tables of the reference fabric's vswitches: made, encoded and held against what they hold.
+"""Whole tables of the reference fabric's vswitches: made, encoded, and compared with the switches'
+tables.
 
-``python -m benchmarks.whole_tables``. The 32 vswitches of a rack are given their rules (665 each,
-of which they have 664 in common), as at a start, and their flow statistics are compared with them,
-as by an audit. The baseline is the same code without what is in common: every rule of every vswitch
-by itself.
+``python -m benchmarks.whole_tables``. The 32 vswitches of a rack get their rules (665 each, of
+which 664 are common), as at a start, and their flow statistics are compared with the rules, as in
+an audit. The baseline is the same code without common rules: every rule of every vswitch
+separately.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def compare(tables: Tables, bodies: Sequence[bytes]) -> None:
 
 
 def held_kb(make) -> float:
-    """Memory that what ``make`` returns takes."""
+    """Memory used by the result of ``make``."""
     tracemalloc.start()
     made = make()
     octets, _ = tracemalloc.get_traced_memory()

@@ -1,11 +1,11 @@
-"""Processor time of a controller and of its workers, by their number.
+"""Processor time of a controller and of its workers, by the number of workers.
 
-``python -m benchmarks.workers [--racks 320] [--planes 32] [--vswitches-per-rack 32]
-[--workers 0 1 2 4]``. ``configs/reference.yaml`` as it is shipped, against the simulated switches
-of ``benchmarks.whole_fabric``, at a quarter of the racks and at all of them. With 0 workers the
-switches connect to the controller itself. What it takes besides is the same in all runs: it plans,
-decides, and speaks to ToRs and planes. The last table is a model: what a fabric of ten times the
-size would take, by its assumptions.
+``python -m benchmarks.workers [--racks 320] [--planes 32] [--vswitches-per-rack 32] [--workers 0 1
+2 4]``. ``configs/reference.yaml`` as shipped, with the simulated switches of
+``benchmarks.whole_fabric``, at a quarter of the racks and at all racks. With 0 workers the switches
+connect to the controller itself. All other work is the same in all runs: the controller plans,
+decides, and speaks to ToRs and planes. The last table is a model of a fabric of ten times the size,
+with stated assumptions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from mininet_scenarios.workers import WorkerProcess, await_workers
 
 FULL: Final = Size(320, 32, 32)
 IDLE_S: Final = 65.0
-"""Longer than the interval of polling."""
+"""Longer than the polling interval."""
 LARGER: Final = 10
 
 
 class Session:
-    """A controller with so many workers through all phases; :attr:`taken` is what each took."""
+    """A controller with this number of workers through all phases; results are in :attr:`taken`."""
 
     def __init__(self, size: Size, number: int) -> None:
         self._size = size
@@ -47,7 +47,7 @@ class Session:
         with tempfile.TemporaryDirectory(prefix="hyW") as directory, ExitStack() as stack:
             place = Path(directory)
             switches, config = stack.enter_context(devices(self._size, place, ports))
-            # Names in this order: shards go to them in turn, as racks' switches do.
+            # Names in this order: shards are assigned to workers in turn, as racks' switches are.
             self._workers = [
                 WorkerProcess(f"w{number:02}", config, port, place / f"worker-{number}.log")
                 for number, port in enumerate(ports)
@@ -125,7 +125,7 @@ Taken = dict[int, Figures]
 
 
 def rows(size: Size, taken: Taken) -> Iterator[Result]:
-    """What was measured, held against the smallest number of workers."""
+    """Measured results, compared with the smallest number of workers."""
     numbers = [*taken]
     for phase in taken[numbers[0]]:
         unit = "%" if phase == "idle" else "s"
@@ -141,12 +141,12 @@ def rows(size: Size, taken: Taken) -> Iterator[Result]:
 
 
 def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[Result]:
-    """Ten times as many switches, of which none were played: a line through two sizes.
+    """Model of ten times as many switches, which were not played: a line through two sizes.
 
-    Assumptions: a process takes a fixed time and one for each switch that it holds, or of the
-    controller, that there is; each has a processor of its own; a switch has as many rules as in the
-    larger of the two sizes. What grows faster than the number of switches (the rules of a switch
-    that names every rack, planning) is not in it.
+    Assumptions: a process takes a fixed time, and a time for each switch that it holds (the
+    controller: for each switch of the fabric); each process has a processor; a switch has as many
+    rules as in the larger of the two sizes. Parts that grow faster than the number of switches
+    (rules of a switch that name every rack, planning) are not included.
     """
     sizes = small[0].vswitches, large[0].vswitches
     wanted = LARGER * sizes[1]
@@ -168,7 +168,7 @@ def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[Resu
 
 
 def _of_phase(phase: str, figures: Figures, number: int) -> tuple[float, float]:
-    """What the controller took, and each worker."""
+    """Processor time of the controller, and of each worker."""
     took_s, mine_s, workers_s = figures[phase]
     scale = 100 / took_s if phase == "idle" else 1.0
     return mine_s * scale, sum(workers_s) / max(1, number) * scale

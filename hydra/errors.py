@@ -58,15 +58,15 @@ class UnknownName(HydraError):
 
 
 class WrongRequest(HydraError):
-    """A request that is wrong whatever else is reserved: names or numbers that don't go
-    together.
+    """A request that is invalid regardless of other reservations: names or numbers that contradict
+    each other.
     """
 
     def __init__(self, message: str, field: str) -> None:
         self.place: tuple[str | int, ...] = (field,)
-        """Steps to the wrong field, from the root of the request."""
+        """Path to the invalid field: keys from the root of the request."""
         self.entry: int | None = None
-        """Number of the wrong request among several, from 0; None: there is one request."""
+        """Index of the invalid request in a list of requests, from 0; None: a single request."""
         super().__init__(message)
 
 

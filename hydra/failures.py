@@ -12,16 +12,16 @@ class FailureKind(StrEnum):
     NOT_CONNECTED = "not-connected"
     """Not reached; nothing was written."""
     REFUSED = "refused"
-    """A device answered that a write has not taken effect. A switch answered that a part of a
-    change has not: Open vSwitch may leave out a refused member of a bundle and carry out the rest.
+    """A device reported that a write has no effect, or a switch reported that a part of a change
+    has no effect: Open vSwitch may leave out a refused member of a bundle and carry out the rest.
     """
     MALFORMED = "malformed"
     """An answer outside the protocol."""
     UNKNOWN = "unknown"
     """Sent without an answer: may or may not have taken effect."""
     LATE = "late"
-    """Not waited for, so that the rest continues: an answer is overdue, or took far longer than the
-    answers of other switches. A command sent before may or may not have taken effect.
+    """Skipped, so that the other devices continue: an answer is overdue, or took far longer than
+    the answers of other switches. A command sent before may or may not have taken effect.
     """
     AWAITS_PEOPLE = "awaits-people"
     """People were asked to make the change, and have not reported the outcome."""

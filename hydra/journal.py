@@ -104,14 +104,14 @@ class JournalError(HydraError):
 class JournalTaken(JournalError):
     """Another controller has opened the journal for writing, and owns the journal now."""
 
-    to_do = "end this controller, or the other one and start this one again"
+    to_do = "end this controller, or end the other controller and restart this controller"
     command = "pgrep -af hydra"
 
 
 class JournalOfAnotherFormat(JournalError):
     """A release with a different format wrote the journal; only the same release may lead."""
 
-    to_do = "start the release that wrote the journal, or name another place for one"
+    to_do = "start the release that wrote the journal, or configure a new journal"
     command = "hydra replicas"
 
 

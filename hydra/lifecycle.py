@@ -15,7 +15,7 @@ _StateT = TypeVar("_StateT", bound=StrEnum)
 
 
 class JobState(StrEnum):
-    """States of a job, or of another course, among the courses under way."""
+    """States of a course under way: the course of a job, or a course begun beside a job."""
 
     QUEUED = "queued"
     """Not begun."""

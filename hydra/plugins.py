@@ -152,7 +152,7 @@ def load_point(kind: str, point: EntryPoint) -> object:
 
 def _unusable(kind: str, point: EntryPoint, problem: str) -> Unusable:
     if point.name == point.value:
-        remedy = "have Python find the module (pip install, PYTHONPATH), or mend it"
+        remedy = "make the module importable (pip install, PYTHONPATH), or repair it"
         return Unusable(f"{kind} {point.name} can't be loaded ({problem}): {remedy}")
     return Unusable(
         f"{kind} {point.name} can't be loaded from {point.value}{_package(point)} ({problem}): "

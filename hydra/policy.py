@@ -36,8 +36,8 @@ class Null:
 
 
 Positive = Annotated[float, Interval(ge=0.001, le=1e9)]
-"""A smaller value means nothing in any unit used here, a larger value is no bound: 1e9 s are 31
-years.
+"""Limits of a number in any unit of the policy: no clock or rate is as precise as 0.001, and 1e9 s
+(31 years) are as good as no limit.
 """
 NotNegative = Annotated[float, Interval(ge=0, le=1e9)]
 
@@ -161,9 +161,7 @@ class DrainPolicy:
     interval_ms: Positive = 12.0
     """Time between the readings."""
     bound_ms: Positive = 1000.0
-    """After this time, circuits that still carry frames, or that nothing shows to be empty,
-    stay.
-    """
+    """After this time, circuits that still carry frames, or are not proven empty, stay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,9 @@ class PlanRequest:
     mice_electrical: bool = False
     """Circuits are for elephants only: a pair with a path also uses the electrical network."""
     topology: Topology | None = None
-    """Circuits and paths to make in place of planned circuits and paths; circuits out of reach, and
-    circuits of reservations, stay besides."""
+    """Circuits and paths to make in place of planned circuits and paths. Circuits out of reach, and
+    circuits of reservations, also stay.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class WorkerSettings:
     """Number of parts of the racks; a single worker owns each part at a time."""
     lease_s: float = 3.0
     """Time after which the switches of a silent worker move to other workers. The silent worker
-    stops sending before.
+    stops sending before that time.
     """
     key: str | None = None
     """File with the controller's secret key; None: the link is for the local machine only."""

@@ -163,10 +163,11 @@ def run(
 @experiment.command(cls=Command, examples=("hydra experiment calibrate",))
 @_json_option
 def calibrate(as_json: bool) -> None:
-    """Measure what this machine forwards between emulated racks, as experiments do beforehand.
+    """Measure the rate that this machine forwards between emulated racks, as experiments do
+    beforehand.
 
     Traffic above the second figure meets the machine's limits before the limits of the links. The
-    command needs what experiments on packets need, and takes 15 seconds.
+    command has the requirements of experiments on packets, and takes 15 seconds.
     """
     runner = _module("runner")
     found = runner.calibrate(runner.console_for(as_json=as_json))

@@ -344,7 +344,7 @@ class Kills:
             if _circuits(before[name]["booked"]) not in standing:
                 yield f"{name} is active without a standing path"
         if not self._mirrors_agree(http):
-            yield "mirrors join what is in no topology"
+            yield "mirrors join ports without a circuit in any topology"
 
     def _mirrors_agree(self, http: httpx.Client) -> bool:
         """True if mirrors have exactly two cross-connects per circuit; waits for moving mirrors."""

@@ -1,7 +1,8 @@
-"""Prints the unit tests of what has changed since ``main``, committed or not, one path a line.
+"""Prints the unit tests of files changed since ``main``, committed or not, one path a line.
 
-A changed module brings the tests of its room, ``tests/unit/<room>``, and those that import it; a
-changed test itself; any other file the tests that name it, and a document those of the documents.
+For a changed module: the tests of its room, ``tests/unit/<room>``, and the tests that import the
+module; for a changed test: the test itself; for any other file: the tests that name the file; for a
+document: the tests of documents.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PACKAGES = (
 )
 UNIT = "tests/unit"
 MOST_IMPORTERS = 40
-"""If more tests import a module, only a hint at ``make test`` is printed."""
+"""If more tests import a module, the script prints only a hint at ``make test``."""
 
 
 def main() -> None:
@@ -31,7 +32,9 @@ def main() -> None:
 
 
 def changed_files() -> list[str]:
-    """Of the branch and of the working tree, new ones included; without those deleted."""
+    """Files changed on the branch and in the working tree, with new files and without deleted
+    files.
+    """
     base = next(
         (name for name in ("main", "origin/main") if git("rev-parse", "-q", "--verify", name)),
         "HEAD",
@@ -61,7 +64,7 @@ def tests_of(path: str, graph: grimp.ImportGraph) -> Iterator[str]:
 
 
 def importing(path: str, graph: grimp.ImportGraph) -> set[str]:
-    """Modules that import it, and those that import a helper of tests which does."""
+    """Modules that import the module, directly or by a helper of tests."""
     direct = graph.find_modules_that_directly_import(module_of(path))
     helpers = {name for name in direct if name.startswith("tests.") and not is_test(file_of(name))}
     return direct.union(*map(graph.find_modules_that_directly_import, helpers))

@@ -1,9 +1,7 @@
 """``python scripts/client_package.py``: the generated files of ``hydra_hybrid_network_client``.
 
-``--check`` writes nothing, and fails if a file is not what is generated.
-
-``documents.py`` comes from the API's description, the synchronous client from that for asyncio.
-A test runs the check.
+``--check`` writes nothing, and fails if a file is outdated. ``documents.py`` is made from the API's
+description, the synchronous client from the asynchronous client. A test runs the check.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ _NAMES: Final = {
     "aclose": "close",
     "aread": "read",
     "aiter_bytes": "iter_bytes",
-    "asyncio": "time",  # both have a `sleep`
+    "asyncio": "time",  # both modules have a `sleep`
     "asynchronous": "synchronous",
 }
 _ROOTS: Final = (
@@ -41,7 +39,7 @@ _ROOTS: Final = (
     *("Repeat", "Reservation", "ReservationBody", "ReservationPreview", "Reservations", "Servers"),
     *("Availability", "Shape", "ShapeBody", "ShapePair", "Shapes", "Topology"),
 )
-"""Documents that the client reads and writes; their parts come with them."""
+"""Documents that the client reads and writes; their parts are included."""
 _ORIGIN: Final = "generated from ``asynchronous`` by scripts/client_package.py"
 _CHECKS: Final = frozenset(
     {
@@ -49,7 +47,8 @@ _CHECKS: Final = frozenset(
         *("minLength", "maxLength", "minItems", "maxItems", "additionalProperties"),
     }
 )
-"""The controller checks requests: a client's copy of the limits would have errors of its own."""
+"""The controller checks requests: with a copy of the limits, the client would raise its own errors.
+"""
 _MULTILINE: Final = re.compile(r'"""\n +(\S.*)\n +"""\n')
 _OPTIONS: Final = (
     "--input-file-type=openapi",

@@ -47,8 +47,8 @@ late, stays in its phase; its turn has come and goes unused.
 def state_diagram(table: Mapping[_StateT, frozenset[_StateT]]) -> str:
     """``table`` as a Mermaid state diagram in a Markdown code block.
 
-    States come in the order of the table; the first is where everything starts, and those without
-    a successor are where it ends.
+    States are in the order of the table; the first is the start, and states without a successor are
+    the ends.
     """
     first = next(iter(table))
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first.value}"]

@@ -13,7 +13,7 @@ from hydra import __version__
 
 
 def main(folder: Path) -> None:
-    """Write the pages; sub-commands are loaded when asked for, and click-man does not ask."""
+    """Write the pages; sub-commands are loaded before, since click-man does not load them."""
     folder.mkdir(parents=True, exist_ok=True)
     context = click.Context(hydra)
     commands = {

@@ -1,13 +1,13 @@
-"""Measure what tests are worth: count the random mutants of a room's code that its tests kill.
+"""Measure the worth of tests: count the random mutants of a room's code killed by its tests.
 
     .venv/bin/python scripts/mutants.py hydra/reservations --count 200 --seed 49
 
-mutmut makes the mutants. Each runs in a process of its own, forked after pytest has collected the
-tests, with those that call the changed function, the quick ones first, until one test fails.
+mutmut makes the mutants. Each mutant runs in a separate process, forked after pytest has collected
+the tests. The tests that call the changed function run, quick tests first, until a test fails.
 ``build/mutants/ROOM/survivors.diff`` has the mutants on which no test fails, ``results.json`` the
-test that killed each of the others: a test that killed none could go, as far as the sample tells.
-With ``--resume``, a run goes on where an earlier one of the same sources ended; with a larger
-``--count``, it adds to the same sample.
+test that killed each other mutant: by this sample, a test without kills could be removed. With
+``--resume``, a run continues an earlier run of the same sources; with a larger ``--count``, it adds
+to the same sample.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AT_A_TIME = 2
 MEMORY_BYTES = 8 << 30  # a mutant may never stop filling a list
 SLOW_S = 0.3
 LIMIT_S = 5
-WAITS_S = 100  # a test that waits longer has failed: what a mutant lets nobody answer
+WAITS_S = 100  # a longer test has failed: the mutant keeps some call waiting
 FAILED = "failed"
 NOTES = "../notes-{}"
 PACKAGES = (
@@ -63,8 +63,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=49)
     parser.add_argument("--long", action="store_true", help="run tests marked `takes`, too")
     parser.add_argument("--tests", nargs="+", help="files or folders, instead of the room's")
-    parser.add_argument("--mutants", nargs="+", help="these, instead of a sample")
-    parser.add_argument("--resume", action="store_true", help="keep what an earlier run has found")
+    parser.add_argument("--mutants", nargs="+", help="names of mutants, instead of a sample")
+    parser.add_argument("--resume", action="store_true", help="keep the results of an earlier run")
     options = parser.parse_args()
     environment, folder = WORK / "venv", WORK / options.room.replace("/", "-")
     if Path(sys.prefix) == environment:
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def install(folder: Path) -> None:
-    """Make a virtual environment with mutmut, and with the packages and programs of this one."""
+    """Make a virtual environment with mutmut, and with this environment's packages and programs."""
     venv.create(folder, with_pip=True, clear=True)
     (site,) = folder.glob("lib/python*/site-packages")
     (site / "project.pth").write_text(f"{Path(sys.prefix) / site.relative_to(folder)}\n{ROOT}\n")
@@ -113,7 +113,7 @@ def measure(options: argparse.Namespace) -> None:
     from mutmut import __main__ as mutmut
 
     made = Path("mutants/made")
-    if not made.exists():  # what an interrupted run left: mutmut would take a torn file as whole
+    if not made.exists():  # remains of an interrupted run: mutmut would accept a torn file
         shutil.rmtree("mutants", ignore_errors=True)
     made.unlink(missing_ok=True)
     with mutmut.CatchOutput(spinner_title="Making mutants"):
@@ -150,7 +150,7 @@ def draw(names: list[str], count: int, seed: int) -> list[str]:
 
 
 class Mutants:
-    """Plugin of pytest that runs the tests once for each mutant, in processes of their own."""
+    """Plugin of pytest that runs the tests once for each mutant, in separate processes."""
 
     def __init__(self, names: list[str], file: Path) -> None:
         self.names = names
@@ -158,14 +158,14 @@ class Mutants:
         self.results: dict[str, tuple[str, str | None]] = {}
         """Mutant -> outcome, and the test that failed or did not end."""
         self.calls: dict[str, list[str]] = {}
-        """Test -> functions of the room that the test calls, by mutmut's names."""
+        """Test -> functions of the room called by the test, by mutmut's names."""
         self.cpu_s: dict[str, float] = {}
         self.takes: list[str] = []
         """Tests marked `takes`."""
         self.failed = False
 
     def take_over(self, earlier: Mapping[str, Any]) -> None:
-        """Go on with what an earlier run has found."""
+        """Continue with the results of an earlier run."""
         found = {name: tuple(result) for name, result in earlier["results"].items()}
         self.results = {name: found[name] for name in self.names if name in found}
         self.calls, self.cpu_s = earlier["calls"], earlier["cpu_s"]
@@ -180,7 +180,7 @@ class Mutants:
         return sorted(name for name, (_, killer) in self.results.items() if killer is None)
 
     def by_file(self) -> dict[str, tuple[float, int]]:
-        """File -> processor time of its tests in s, and how many mutants they kill first."""
+        """File -> processor time of its tests in s, and number of mutants that it kills first."""
         kills = Counter(file_of(killer) for _, killer in self.results.values() if killer)
         seconds: Counter[str] = Counter()
         for test, cpu_s in self.cpu_s.items():
@@ -193,7 +193,7 @@ class Mutants:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         from hypothesis.internal.conjecture import engine  # after pytest's plugins
 
-        engine.MAX_SHRINKS = 1  # any example that fails will do
+        engine.MAX_SHRINKS = 1  # any failing example will do
         self.takes = [item.nodeid for item in session.items if item.get_closest_marker("takes")]
         if not self.calls:
             fork(lambda notes: self.survey(session.items, notes))
@@ -212,7 +212,7 @@ class Mutants:
         return True
 
     def survey(self, items: list[pytest.Item], notes: TextIO) -> None:
-        """Run the tests without a mutant: note their time, and which functions they call."""
+        """Run the tests without a mutant: record their time, and the called functions."""
         from mutmut.mutation import trampoline
         from mutmut.state import state
 
@@ -222,13 +222,13 @@ class Mutants:
             state()._stats.clear()
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             cpu_s = time.process_time() - start_s
-            if not self.failed:  # what fails anyway kills nothing
+            if not self.failed:  # a failure without a mutant kills nothing
                 print(json.dumps((item.nodeid, cpu_s, sorted(state()._stats))), file=notes)
 
     def tests_of(
         self, name: str, items: list[pytest.Item], seconds: Mapping[str, float]
     ) -> list[pytest.Item]:
-        """Tests that call the mutant's function: quick ones first, those marked `takes` last."""
+        """Tests that call the mutant's function: quick tests first, tests marked `takes` last."""
         function = name.partition("__mutmut_")[0]
         chosen = [item for item in items if function in self.calls.get(item.nodeid, ())]
         return sorted(
@@ -241,7 +241,7 @@ class Mutants:
         )
 
     def attack(self, name: str, tests: list[pytest.Item], notes: TextIO) -> None:
-        """Run the tests with the mutant until one fails; note each that begins."""
+        """Run the tests with the mutant until a test fails; note each start of a test."""
         from mutmut.mutation.trampoline import set_mutant_under_test
 
         set_mutant_under_test(name)
@@ -256,7 +256,7 @@ class Mutants:
                 break
 
     def judge(self, running: dict[int, str]) -> None:
-        """Wait for one of the mutants, and take its result down."""
+        """Wait for one of the mutants, and record its result."""
         pid, notes, status = ended()
         result: tuple[str, str | None]
         if not notes:
@@ -277,8 +277,8 @@ def file_of(test: str) -> str:
 
 
 def fork(work: Callable[[TextIO], None]) -> int:
-    """The process id of a child that does the work, with a file for its notes."""
-    with warnings.catch_warnings(action="ignore"):  # packages that fear for their threads
+    """Run the work in a child; returns its process id, and a file for its notes."""
+    with warnings.catch_warnings(action="ignore"):  # packages that warn of forks beside threads
         pid = os.fork()
     if pid:
         return pid
@@ -293,7 +293,7 @@ def fork(work: Callable[[TextIO], None]) -> int:
 
 
 def ended() -> tuple[int, list[str], int]:
-    """Wait for a child: its process id, its notes, its exit status (below 0: the signal)."""
+    """Wait for a child; returns process id, notes, and exit status (below 0: the signal)."""
     pid, status = os.wait()
     path = Path(NOTES.format(pid))
     notes = path.read_text().splitlines()

@@ -1,6 +1,7 @@
-"""``python scripts/policy_table.py``: the table in docs/configuration.md, made of hydra/policy.py.
+"""``python scripts/policy_table.py``: the table in docs/configuration.md, made from
+hydra/policy.py.
 
-A test holds the page against the classes, so neither can change alone.
+A test compares the page with the classes, so neither can change alone.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ HEAD = "| key | default | may be | changes | meaning |\n|---|---|---|---|---|\n"
 
 
 def page(text: str) -> str:
-    """The page with its table made anew, which is the end of it."""
+    """The page with its table made anew; the table ends the page."""
     return text[: text.index(HEAD)] + HEAD + "".join(f"{row}\n" for row in rows(Policy))
 
 
 def rows(section: type[Any], prefix: str = "", taken: Taken | None = None) -> Iterator[str]:
-    """A line for each key; ``taken`` is said of the section as a whole."""
+    """A line for each key; ``taken``: the time of adoption of the whole section."""
     for key in policy_keys(section):
         if is_dataclass(key.default):
             yield from rows(type(key.default), f"{prefix}{key.name}.", key.taken)

@@ -1,12 +1,12 @@
 """Run the stages of ``make test`` and print one summary at the end.
 
-A stage that fails does not stop the stages after it. The summary counts tests of each stage, lists
+A failed stage does not stop the stages after it. The summary counts tests of each stage, lists
 skipped tests with their reasons, and names for each failure the command that repeats the failure.
 The exit status is 0 if everything passed, 1 if something failed, and 2 if this machine can't run
 tests on Open vSwitch.
 
 Without ``--full``, tests marked ``takes`` or ``ovs`` run only if they are marked ``core``, and
-tests marked ``quiet`` do not run. CONTRIBUTING.md lists what is left out.
+tests marked ``quiet`` do not run. CONTRIBUTING.md lists the tests left out.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Result:
     took_s: float
     counts: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
-    """Ids of tests that failed."""
+    """Ids of failed tests."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
     """Ids of skipped tests, each with the reason."""
 
@@ -117,7 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def what_is_missing() -> str:
-    """What tests on Open vSwitch need and this machine lacks, in a few words; or nothing."""
+    """Missing requirements of tests on Open vSwitch on this machine, in a few words; empty if
+    none.
+    """
     if os.geteuid() != 0:
         return "you are not root, and tests on Open vSwitch and Mininet need root"
     for program, package in OPEN_VSWITCH.items():
@@ -145,7 +147,7 @@ def run_all(full: bool, *, separate_networks: bool) -> list[Result]:
             job.hurry()
         for job in background:
             results.append(job.finish())
-        # Quiet tests look at what the machine can do: nothing else may run beside them.
+        # Quiet tests measure the machine: no other test may run at the same time.
         results += [run(stage) for stage in quiet_stages(full, separate_networks)]
     finally:
         for job in background:
@@ -203,7 +205,7 @@ def pytest_stage(
     workers: Sequence[str],
     repeat: Sequence[str] = (),
 ) -> Stage:
-    # xdist begins with the files that have most tests; tests/conftest.py knows better.
+    # xdist begins with the files with most tests; tests/conftest.py has a better order.
     by_file = ("--dist", "loadfile", "--no-loadscope-reorder") if workers else ()
     report = RESULTS / f"{name}.xml"
     command = (
@@ -216,7 +218,7 @@ def pytest_stage(
 
 
 def run(stage: Stage) -> Result:
-    """Run a stage in the foreground; its output is the terminal's."""
+    """Run a stage in the foreground; its output goes to the terminal."""
     print(f"\n== {stage.name}: {shlex.join(stage.command)}", flush=True)
     stage.forget_report()
     began_s = time.monotonic()
@@ -232,7 +234,7 @@ class Background:
         stage.forget_report()
         self._began_s = time.monotonic()
         self._output: IO[bytes] = (RESULTS / f"{stage.name}.log").open("w+b")
-        # A process group of its own: priority and signals then reach pytest's workers, too.
+        # A separate process group: priority and signals then reach pytest's workers, too.
         self._process = subprocess.Popen(
             ("nice", "-n", str(BACKGROUND_NICENESS), *stage.command),
             stdin=subprocess.DEVNULL,
@@ -242,7 +244,7 @@ class Background:
         )
 
     def hurry(self) -> None:
-        """Give the stage the usual priority, if it still runs and this user may do that."""
+        """Give the stage the usual priority, if still running and if this user may do so."""
         try:
             os.setpriority(os.PRIO_PGRP, self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -258,7 +260,7 @@ class Background:
         return result_of(self.stage, status, took_s)
 
     def kill(self) -> None:
-        """End the stage, if a signal or an error ended the others."""
+        """End the stage, if a signal or an error ended the other stages."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
             self._process.wait()
@@ -276,7 +278,7 @@ def result_of(stage: Stage, status: int, took_s: float) -> Result:
 
 
 def read_report(path: Path, result: Result) -> None:
-    """Fill in outcomes of tests. A report that is missing or torn leaves only the exit status."""
+    """Fill in outcomes of tests. A missing or torn report leaves only the exit status."""
     try:
         cases = list(etree.parse(path).iter("testcase"))
     except (OSError, etree.ParseError):
@@ -296,7 +298,7 @@ def read_report(path: Path, result: Result) -> None:
 
 
 def test_id(case: etree._Element) -> str:
-    """Id that pytest gives a test, from JUnit's file, class and name."""
+    """Id of a test in pytest, from JUnit's file, class and name."""
     file, name = case.get("file", ""), case.get("name", "")
     module = file.removesuffix(".py").replace("/", ".")
     if name == module:  # a file that could not be collected
@@ -306,7 +308,7 @@ def test_id(case: etree._Element) -> str:
 
 
 def summary(results: Sequence[Result], took_s: float, *, full: bool) -> str:
-    """The lines that end a run."""
+    """The last lines of a run."""
     lines = ["", f"== {'all tests' if full else 'core'}, {minutes(took_s)}"]
     lines += [f"{result.stage.name:>10}  {said_of(result)}" for result in results]
     reasons = Counter(reason for result in results for _, reason in result.skipped)

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: lists decisions as they are, and adds the files that documents point to."""
+"""A hook of mkdocs: lists decisions in their order, and adds the files to which documents link."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def _in_repository(page_uri: str, target: str) -> str | None:
-    """Path of ``target`` from the repository's root; None for what lies in docs/ itself."""
+    """Path of ``target`` from the repository's root; None for a target in docs/."""
     path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page_uri), target))
     return None if path.startswith("docs/") else path
 

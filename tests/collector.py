@@ -1,4 +1,4 @@
-"""What an OpenTelemetry collector does with traces: an HTTP server that decodes what it is sent."""
+"""An OpenTelemetry collector for tests: an HTTP server that decodes received traces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 
 class Collector:
-    """Listens on a port of its own while the block lasts."""
+    """Listens on a free port while the block lasts."""
 
     def __init__(self) -> None:
         self.spans: list[Any] = []

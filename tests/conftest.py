@@ -22,14 +22,14 @@ from tests.journals import close_all
 from tests.waiting import PATIENCE_S
 
 CHROMIUM = "/usr/bin/chromium-headless-shell"
-"""Without the windows that nobody sees, half of the processor time."""
+"""Without compositing of windows, a headless browser takes half of the processor time."""
 PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=PATIENCE_MS)
-gateway.PATIENCE_S = PATIENCE_S  # etcd writes to a disk, which a busy machine keeps waiting
+gateway.PATIENCE_S = PATIENCE_S  # etcd writes to a disk, and waits on a busy machine
 RARE_MARKERS = {"quiet": "mark.quiet", "ovs and not quiet and core": "mark.core"}
-"""Selections of scripts/run_tests.py for which few files have tests: what such a file contains."""
+"""Selections of scripts/run_tests.py with few files of tests: a text that such a file contains."""
 
-# A busy machine is no defect, and a submission meets what its author met: the same examples.
+# Slowness of a busy machine is no defect; and every run tries the same examples.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("repeatable", _PATIENT, derandomize=True, max_examples=40)
 settings.register_profile("explore", _PATIENT, max_examples=2000)
@@ -38,10 +38,10 @@ settings.load_profile("repeatable")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the surroundings; take the machine's testbed for workers with networks of their own.
+    """Settle the surroundings; take the machine's testbed for workers with separate networks.
 
-    Workers have an Open vSwitch of their own, but no processors: other test runs wait until all
-    have ended.
+    Each worker has a separate Open vSwitch, but workers share the processors: other test runs wait
+    until all workers have ended.
     """
     password = config.getoption("device_password_env")
     keep = [password] if password else []
@@ -54,13 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if any("own_network" in worker for worker in config.getoption("tx")):
         stack = ExitStack()
         stack.enter_context(testbed_lock())
-        sysctl.apply()  # buffers are the machine's: no worker can enlarge them
+        sysctl.apply()  # buffers belong to the machine: a worker can't enlarge the buffers
         stack.callback(sysctl.restore)
         config.add_cleanup(stack.close)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """If only tests with a rare marker are wanted, import only the files that name the marker."""
+    """If only tests with a rare marker are wanted, import only the files with the marker."""
     marker = RARE_MARKERS.get(config.option.markexpr)
     if marker is None or collection_path.suffix != ".py":
         return None
@@ -71,7 +71,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Workers come to each file at once: one rewrites its asserts, and the others read them."""
+    """Workers import the same files at the same time: one worker rewrites a file's asserts, and the
+    others read the result.
+    """
     if not isinstance(collector, pytest.Module) or not hasattr(collector.config, "workerinput"):
         return (yield)
     with collector.path.open("rb") as file:
@@ -87,10 +89,11 @@ def no_journal_stays_open() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """What is collected stays until the end: looking for garbage in it would find none.
+    """Collected tests live until the end: garbage collection need not scan them.
 
-    With its first example Hypothesis asks the collector who holds its source of chance, and warns
-    if nobody does. From Python 3.14 on its holder is among what is not looked at any more.
+    With its first example, Hypothesis asks the collector for the owner of its random source, and
+    warns without an owner. From Python 3.14 on, the owner is among the objects that are no longer
+    scanned.
     """
     given(strategies.none())(lambda _: None)()
     gc.disable()
@@ -98,7 +101,9 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(100_000, 20, 100)  # as it is, 4 % of the time of tests that compute
+        gc.set_threshold(
+            100_000, 20, 100
+        )  # scanned, collection takes 4 % of the time of tests that compute
         gc.enable()
 
 
@@ -106,10 +111,11 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Iterator[None]:
-    """A test that is ``quiet`` or ``core`` says why: each run of ``make test`` pays for the test.
+    """A test that is ``quiet`` or ``core`` gives the reason: each run of ``make test`` pays for the
+    test.
 
-    Files that take long come first, after all others have put the tests into their order: begun
-    last, one of them would keep one worker busy while the others have nothing left.
+    Long files come first, after all other files have been ordered: a long file begun last would
+    keep one worker busy while the other workers are idle.
     """
     for item in items:
         for name in ("quiet", "core"):
@@ -125,7 +131,7 @@ def pytest_collection_modifyitems(
 
 
 def _takes_s(item: pytest.Item, quiet: bool) -> float:
-    """Time that its file says to take: the quiet tests in it alone, or all others."""
+    """Duration given by the test's file: of its quiet tests only, or of all others."""
     mark = item.get_closest_marker("quiet" if quiet else "takes")
     if mark is None:
         return 0
@@ -169,7 +175,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    """A member of etcd; each test takes a prefix of its own."""
+    """A member of etcd; each test uses a separate prefix."""
     with EtcdMembers(tmp_path_factory.mktemp("etcd")) as members:
         yield members
 
@@ -177,7 +183,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Root, as tests with Open vSwitch are run, has no sandbox.
+        # Chromium has no sandbox for root, who runs tests with Open vSwitch.
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -185,7 +191,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A page that fails its test for anything it says on the console, unless ``excused``."""
+    """A page whose test fails on any console message, unless ``excused``."""
     context = browser.new_context(viewport={"width": 1400, "height": 1500})
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""Tests over IPv6, which a machine may have switched off."""
+"""Tests over IPv6, which may be switched off on a machine."""
 
 from __future__ import annotations
 

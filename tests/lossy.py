@@ -1,4 +1,4 @@
-"""A way to a server on which replies, or requests, get lost."""
+"""A relay to a server that loses replies or requests."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Self
 
 
 class LossyWay:
-    """Passes requests of HTTP on to a port of this machine, and loses what it is told to lose.
+    """Relays requests of HTTP to a port of this machine, and loses requests or replies on demand.
 
-    ``replies`` and ``requests`` count how many of the next ones get through; None: all. What comes
-    after is lost: a request is then not sent on, a reply's request was carried out.
+    ``replies`` and ``requests`` count how many further ones get through; None: all. Later ones are
+    lost: a lost request is not sent on; a lost reply's request was carried out.
     """
 
     def __init__(self, port: int) -> None:
@@ -38,7 +38,7 @@ class LossyWay:
 
     @contextmanager
     def losing(self, what: str, after: int = 0) -> Iterator[None]:
-        """Lose ``replies`` or ``requests`` in the block, ``after`` so many of them."""
+        """Lose ``replies`` or ``requests`` in the block, ``after`` this number of them."""
         setattr(self, what, after)
         try:
             yield

@@ -1,4 +1,4 @@
-"""A Prometheus of a test's own, which scrapes controllers and judges by rules."""
+"""A Prometheus for a test, which scrapes controllers and judges by rules."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def scraping(targets: Sequence[str], rules: Path, directory: Path) -> Iterator[h
         try:
             yield client
         finally:
-            process.kill()  # how it ends is its own affair, and nobody reads its data again
+            process.kill()  # the exit status does not matter, and its data is not read again
             process.wait()
 
 

@@ -1,4 +1,4 @@
-"""Streams of the REST API that fall silent: signs of life come fast, and are counted."""
+"""Silent streams of the REST API: signs of life come quickly, and are counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.rest.fake_service import FakeService
 from tests.waiting import wait_until
 
 _PING_S = 0.02
-"""15 s in the product: FastAPI's own interval, which has no setting."""
+"""15 s in production: FastAPI's own interval, which has no setting."""
 
 
 class _Counting:
@@ -42,7 +42,7 @@ class _Counting:
 
 
 class Network:
-    """A stand-in for the network, whose stream of events is silent when a test wants it to be."""
+    """A stand-in for the network, with a stream of events that can be silent."""
 
     def __init__(self, service: FakeService, server: RestServer, pings: list[bytes]) -> None:
         self.url = server.url
@@ -50,7 +50,7 @@ class Network:
         self._pings = pings
 
     def followed(self) -> bool:
-        """Whether somebody follows the events."""
+        """True if a client follows the events."""
         return bool(self.service.events._listeners)
 
     def act(self) -> None:
@@ -66,7 +66,7 @@ class Network:
 
 @contextmanager
 def network() -> Iterator[Network]:
-    """A network behind a REST server of its own, over real sockets."""
+    """A network behind a separate REST server, over real sockets."""
     pings: list[bytes] = []
     service = FakeService(load_configuration(DEMO).fabric)
     app: FastAPI = create_app(service)
@@ -82,7 +82,7 @@ def network() -> Iterator[Network]:
 
 
 class Script:
-    """A server that gives each connection the next of ``answers``, and keeps what it was asked."""
+    """A server that gives each connection the next of ``answers``, and keeps the requests."""
 
     def __init__(self, listener: socket.socket, answers: Sequence[bytes]) -> None:
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -110,6 +110,6 @@ def answering(*answers: bytes) -> Iterator[Script]:
 
 
 def stream(*lines: str) -> bytes:
-    """An answer that is a stream of these lines, and then ends."""
+    """An answer with a stream of these lines, which then ends."""
     head = "HTTP/1.1 200 OK", "Content-Type: text/event-stream", "Connection: close", ""
     return "".join(f"{line}\r\n" for line in (*head, *lines)).encode()

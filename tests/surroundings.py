@@ -1,10 +1,9 @@
-"""Surroundings of a test run: the same for everybody, whoever starts it, and how.
+"""Surroundings of a test run: the same for any user and any way of starting it.
 
 `nohup` ignores SIGHUP, a shell's `&` ignores SIGINT, a login sets umask, TZ and LANG, a batch job
-sets SLURM_*, a company sets proxies. Programs that tests start inherit all of that. So a test run
-takes none of it over: :func:`settle` sets signals, file permissions and environment to fixed
-values, before any test is imported. A test about one of them sets it for itself
-(`monkeypatch.setenv`).
+sets SLURM_*, a company sets proxies. Programs started by tests inherit all these settings. So a
+test run inherits none: :func:`settle` sets signals, file permissions and environment to fixed
+values, before any test is imported. A test about such a setting sets it (`monkeypatch.setenv`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _KEPT: Final = frozenset(
     {
         "PATH",
         "TMPDIR",
-        # What a developer asks the tests for.
+        # settings by which developers select tests
         "HYDRA_SCREENSHOTS",
         "HYDRA_SIMULATION_RUNS",
         "HYDRA_SIMULATION_SEED",
@@ -47,10 +46,10 @@ _SYSTEM_FOLDERS: Final = (
     "/sbin",
     "/bin",
 )
-"""An ordinary user's PATH lacks those with ``sbin``, where Open vSwitch and ``ip`` are."""
+"""An ordinary user's PATH lacks the ``sbin`` folders of Open vSwitch and ``ip``."""
 _UMASK: Final = 0o022
 _MATPLOTLIB: Final = Path(__file__).parents[1] / "build" / "matplotlib"
-"""The list of fonts, which takes seconds to make, and which matplotlib would put into HOME."""
+"""The cache of fonts, which takes seconds to make, and which matplotlib would put into HOME."""
 _PYTHONS_OWN: Final = MappingProxyType(
     {
         signal.SIGINT: signal.default_int_handler,
@@ -62,7 +61,7 @@ _inherited: dict[str, str] = {}
 
 
 def settle(home: Path | None = None, keep: Collection[str] = ()) -> None:
-    """Give this process, and what it starts, the fixed surroundings.
+    """Give this process, and its children, the fixed surroundings.
 
     ``home``: the folder for HOME; without it HOME stays, as in a worker whose parent has settled.
     ``keep``: further environment variables to keep. Raises OSError.
@@ -73,7 +72,7 @@ def settle(home: Path | None = None, keep: Collection[str] = ()) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # tests kill programs in the clone
     _inherited.update(os.environ)
     wanted = environment(os.environ, keep)
-    with suppress(OSError):  # a clone that nobody may write to
+    with suppress(OSError):  # a clone without write permission
         _MATPLOTLIB.mkdir(parents=True, exist_ok=True)
         wanted["MPLCONFIGDIR"] = str(_MATPLOTLIB)
     if home is not None:
@@ -95,7 +94,7 @@ def reset_signals() -> None:
 
 
 def environment(inherited: Mapping[str, str], keep: Collection[str] = ()) -> dict[str, str]:
-    """The variables of ``inherited`` that a test run keeps, and the fixed ones."""
+    """The variables of ``inherited`` that a test run keeps, and the fixed variables."""
     kept = {
         name: value
         for name, value in inherited.items()
@@ -111,5 +110,5 @@ def environment(inherited: Mapping[str, str], keep: Collection[str] = ()) -> dic
 
 
 def for_downloads() -> dict[str, str]:
-    """The inherited variables by which a program reaches the Internet: proxies, certificates."""
+    """The inherited variables by which programs reach the Internet: proxies, certificates."""
     return {name: _inherited[name] for name in _DOWNLOADS if name in _inherited}

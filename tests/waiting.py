@@ -1,4 +1,4 @@
-"""Waiting for what other threads, processes and devices do."""
+"""Waiting for other threads, processes and devices."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from mininet_scenarios.patience import PATIENCE_S, looks
 __all__ = ["HANGS_S", "PATIENCE_S", "SHORT_S", "accepts", "once", "remains", "wait_until"]
 
 SHORT_S = 2.0
-"""A time-out that a test waits out, on a connection that also has to answer in time."""
+"""A time-out that a test waits for in full, on a connection that also has to answer in time."""
 HANGS_S = 60.0
-"""Nothing takes so long because a machine is busy. Where a test shows that something is not waited
-for, that takes PATIENCE_S or more."""
+"""Load of the machine delays nothing this long. To show that a call does not wait for something,
+that something takes PATIENCE_S or more.
+"""
 
 
 def wait_until(
     condition: Callable[[], object], seconds: float = PATIENCE_S, *, every_s: float = 0.01
 ) -> None:
-    """Wait until ``condition`` holds; fail if it does not within ``seconds``."""
+    """Wait until ``condition`` holds; fail after ``seconds``."""
     for _ in looks(every_s, seconds):
         if condition():
             return
@@ -32,9 +33,10 @@ def wait_until(
 
 @contextmanager
 def once(condition: Callable[[], object], act: Callable[[], object]) -> Iterator[None]:
-    """In another thread, call ``act`` as soon as ``condition`` holds, while the block waits for it.
+    """In another thread, call ``act`` as soon as ``condition`` holds, while the block waits for the
+    effect.
 
-    The end of the block waits for ``act``, and raises what went wrong in the other thread.
+    The end of the block waits for ``act``, and raises its error.
     """
 
     def wait_and_act() -> None:
@@ -48,9 +50,9 @@ def once(condition: Callable[[], object], act: Callable[[], object]) -> Iterator
 
 
 def accepts(address: int | Path) -> bool:
-    """Whether a server takes connections at a TCP port of this machine, or at a Unix socket.
+    """True if a server accepts connections at a TCP port of this machine, or at a Unix socket.
 
-    That the file of a Unix socket is there shows nothing: a server makes it before it listens.
+    The file of a Unix socket is no proof: a server makes the file before it listens.
     """
     family = socket.AF_UNIX if isinstance(address, Path) else socket.AF_INET
     with closing(socket.socket(family)) as trial:
@@ -59,9 +61,9 @@ def accepts(address: int | Path) -> bool:
 
 
 def remains(condition: Callable[[], object], seconds: float = 0.2) -> bool:
-    """Whether ``condition`` holds now and for so many seconds: to show that nothing happens.
+    """True if ``condition`` holds now and for ``seconds``: to show that nothing happens.
 
-    A busy machine can hide a defect from this, and never makes a test fail.
+    A busy machine can hide a defect from this check, and never makes a test fail.
     """
     until_s = time.monotonic() + seconds
     while condition():

@@ -62,7 +62,8 @@ CONTRIBUTED: Final = "hydra.algorithms"
 
 
 def contributions(ours: Mapping[str, Entry]) -> Contributions[Entry]:
-    """Our algorithms, then those of other packages; a name may be a place, ``module:object``.
+    """HydRA's algorithms, then algorithms of other packages; a name may be a place,
+    ``module:object``.
 
     An unusable algorithm objects to every fabric, with the reason.
     """

@@ -35,7 +35,7 @@ def plan_helios(
     number; a rack with several ports on a plane takes part in as many matchings; among equally
     heavy matchings :func:`~topology.assignment.heaviest_assignment` decides. With
     ``budget.boolean`` false only demands that fit on one light path count. Circuits and paths that
-    must stay do, and their demands are not planned for again; other circuits go, whatever
+    must stay do, and their demands are not planned for again; other circuits go, for any
     ``budget.disturbance_mbps``.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.

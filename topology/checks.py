@@ -58,7 +58,7 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
     """Check that every path has a VLAN of the range, and that no VLAN contains a loop.
 
     A VLAN's domain is every circuit of the topology whose two end ports both carry the VLAN,
-    whatever the paths; the domain must be a forest on the racks.
+    regardless of paths; the domain must be a forest on the racks.
     """
     problems = _assignment_problems(state, vlans)
     racks = _racks(fabric)
@@ -342,7 +342,7 @@ class _Domains:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
 
         A circuit with an end where no other circuit ends is in no cycle. Such circuits are removed
-        until none is left to remove: of a forest nothing is left.
+        until no edge can be removed: a forest becomes empty.
         """
         n_racks = int(racks.max(initial=0)) + 1
         first = np.repeat(n_racks * np.arange(len(self.vlans)), np.diff(self.start))

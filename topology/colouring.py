@@ -21,7 +21,7 @@ def colour_edges(
     colour.
 
     ``row_has[i, c]``, shape (N, C), is True if row i may have an edge of colour c; ``column_has``,
-    shape (M, C), likewise for columns. Parallel edges may occur.
+    shape (M, C), is the table for columns. Parallel edges may occur.
 
     Edges are coloured in their order, with the lowest colour that is free at both ends; if there is
     none, the colours of an alternating path are swapped (König 1916). If all nodes may have all

@@ -1,4 +1,4 @@
-"""Algorithms that only choose racks to join; this module does all else of planning::
+"""Algorithms that only choose racks to join; this module does the rest of planning::
 
 @direct
 def greedy(joins: Joins) -> None:
@@ -59,8 +59,8 @@ class Joins:
 
     fabric: FabricArrays
     budget: Budget
-    """Its racks, planes, blocked ports and numbers of paths are heeded; only ``expired`` is left to
-    the algorithm, which should ask if its choice takes long.
+    """Its racks, planes, blocked ports and numbers of paths are respected; only ``expired`` is left
+    to the algorithm, which should ask if its choice takes long.
     """
     wanted_mbps: NDArray[np.float64]
     """Shape (N, N), symmetric: demand in Mbps between two racks, the larger of both directions,

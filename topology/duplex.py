@@ -171,7 +171,7 @@ def _longest(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Con
 
 
 def _settled(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Configuration]:
-    """The same slots, arranged so that few circuits move from each slot to the next.
+    """The slots in an order in which few circuits move from each slot to the next.
 
     Equal slots are joined.
     """

@@ -74,7 +74,7 @@ def _off_diagonal(rate: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _merged(rate: NDArray[np.int64], groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Rates between groups of the former groups."""
+    """Rates between merged groups."""
     is_in = np.zeros((len(groups), len(rate)), dtype=np.int64)
     for group, members in enumerate(groups):
         is_in[group, members] = 1

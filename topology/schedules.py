@@ -137,7 +137,7 @@ def plan_solstice(
     The paper has one plane. On K planes that are alike, each switches by itself, and permutations
     go to planes by :func:`~topology.spreading.spread`. If racks miss planes, K permutations stand
     together: for the time that carries most per second, switching included, after which the rest of
-    longer permutations waits for its next turn; or for the mean of their lengths, whichever carries
+    longer permutations waits for its next turn; or for the mean of their lengths, if that carries
     more. In each case all is carried if the window is long enough. Uneven racks, the meaning of the
     budget, ties and errors are as in :func:`plan_tms`.
     """
@@ -200,7 +200,8 @@ def plan_round_robin(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Every rack meets every other for the same time, whatever the demand: a bound to compare with.
+    """Every rack meets every other for the same time, regardless of demand: a bound to compare
+    with.
 
     With K planes, K rotations of the racks stand at the same time; slot s of plane k sends rack i
     to the rack s·K + k + 1 further on (as in RotorNet, Mellette et al., SIGCOMM 2017). If more than

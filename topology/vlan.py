@@ -1,4 +1,4 @@
-"""VLANs for paths: as few as we find, each loop-free, also while the network changes.
+"""VLANs for paths: as few as the search finds, each loop-free, also while the network changes.
 
 Spanning tree is off, so a VLAN must not contain a loop, and several paths may share a loop-free
 VLAN (Christodoulopoulos et al., JOCN 2015, section III.B.1). The racks along a path may reach each
@@ -89,7 +89,7 @@ def allocate(
             f"{len(pool.closed - in_use)} of changes under way); widen the range"
         )
     ids = np.array([*joinable, *fresh, _NONE], dtype=np.int32)
-    # A path kept on a VLAN without a bin is in bin 0, which then means nothing.
+    # A kept path whose VLAN has no bin gets bin 0 as a placeholder.
     assigned = Lanes(paths, np.where(kept == _NONE, ids[np.minimum(bins, len(ids) - 1)], kept))
     then_in_use = assigned.ids
     return NetworkState(
@@ -109,8 +109,8 @@ def _pack(
 ) -> tuple[IntArray, int]:
     """The bin of each path, and the number of bins beyond the first, which are ``joinable``.
 
-    ``kept``, shape (F,), has the VLAN-ID that a path keeps, or ``_NONE``. A path kept on a VLAN
-    without a bin is in no bin; its 0 means nothing.
+    ``kept``, shape (F,), has the VLAN-ID that a path keeps, or ``_NONE``. A kept path whose VLAN
+    has no bin is in no bin; 0 is a placeholder.
     """
     walk = _Walk.of(fabric, paths)
     rivals = _rivals(fabric, removed, paths.circuits.table)
@@ -167,7 +167,9 @@ class _Packing:
     n_bins: int
 
     def last_bins_first(self) -> IntArray:
-        """The order by bins, the last first, within each as before: no more bins will be needed."""
+        """The paths by bin, the last bin first, in the previous order within each bin: packing in
+        this order needs no more bins.
+        """
         from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
         return self.order[np.argsort(from_last, kind="stable")]
 

@@ -201,7 +201,7 @@ class Agent:
                     self._pauses.reset()
                     self._report(setup)
                 except self._lost as error:
-                    _complain("no report gets through", error, again=complained)
+                    _complain("reports to the controller fail", error, again=complained)
                     complained = True
                     self._stop.wait(self._pauses.next_s())
         finally:
@@ -239,7 +239,7 @@ class Agent:
                     pauses.reset()
                     complained = False
             except self._lost as error:
-                _complain("no word of circuits gets here", error, again=complained)
+                _complain("changes of circuits do not arrive", error, again=complained)
                 complained = True
             except HydraError as error:
                 self._broken = error

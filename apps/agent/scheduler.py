@@ -50,7 +50,7 @@ class OutputScheduler:
         self._shares: tuple[float, float] | None = None
         self._optical: frozenset[str] = frozenset()
         self._queued = self._are_ours()
-        """True if the interface has queues of ours, perhaps left by a killed agent."""
+        """True if the interface has queues of an agent, perhaps left by a killed agent."""
 
     def __enter__(self) -> Self:
         return self

@@ -72,11 +72,11 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     file or named (--schedule), repeats in place of the policy until `hydra schedule --end`, another
     schedule, or the controller's next start.
 
-    The demand of the dry run counts, whatever is measured later. If the network and the plan have
-    changed before your answer, the new plan is shown and the question is repeated. The command
-    waits for the end of the reconfiguration. Exit status 1 if the reconfiguration failed; 0 if only
-    some circuits failed, with a list of the failed circuits. If the plan changes nothing, the
-    command says so, without a question or a record.
+    The demand of the dry run counts, even if the measured demand changes later. If the network and
+    the plan have changed before your answer, the new plan is shown and the question is repeated.
+    The command waits for the end of the reconfiguration. Exit status 1 if the reconfiguration
+    failed; 0 if only some circuits failed, with a list of the failed circuits. If the plan changes
+    nothing, the command says so, without a question or a record.
     """
     schedule = _schedule(options)
     if schedule is not None:

@@ -20,10 +20,13 @@ from apps.cli.wording import moment
 )
 @click.argument("src")
 @click.argument("dst")
+@click.option("--start", metavar="TIME", callback=read_coming_moment, help="Start. Without: now.")
 @click.option(
-    "--start", metavar="TIME", callback=read_coming_moment, help="Begin; without, from now on."
+    "--end",
+    metavar="TIME",
+    callback=read_coming_moment,
+    help="End. Without: a day after the start.",
 )
-@click.option("--end", metavar="TIME", callback=read_coming_moment, help="End; without, a day on.")
 @answered
 def availability(
     client: ControllerClient, src: str, dst: str, start: float | None, end: float | None

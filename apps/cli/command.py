@@ -21,8 +21,8 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def invoke(self, ctx: click.Context) -> object:
-        """An error of ours ends the command in words; with ``--json``, a refusal by the controller
-        is printed as well.
+        """HydRA's errors end the command with a message; with ``--json``, a refusal by the
+        controller is printed as well.
         """
         _take_from_group(ctx)
         try:

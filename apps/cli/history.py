@@ -56,13 +56,15 @@ _MOST: Final = 1000
     callback=read_past_moment,
     help="Only entries before TIME. If --limit cuts off the list, the last line says how to go on.",
 )
-@click.option("--trigger", default="", help="Only reconfigurations whose trigger begins so.")
+@click.option(
+    "--trigger", default="", help="Only reconfigurations whose trigger begins with this text."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="At most so many, the latest.",
+    help="Largest number of entries; the latest are shown.",
 )
 @url_option
 @json_option

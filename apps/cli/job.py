@@ -164,7 +164,7 @@ class _Signals:
         """Wait for the child and return its return code; pass on signals, including signals
         received earlier.
 
-        Signals from the terminal reach the child directly. Handlers are not told the sender of a
+        Signals from the terminal reach the child directly. A handler does not learn the sender of a
         signal, so signals are blocked and awaited instead. The system may still deliver a signal to
         another thread (libraries start threads); Python then runs the handler in the main thread.
         """

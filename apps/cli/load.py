@@ -38,7 +38,7 @@ _Samples = Sequence[float | None]
     type=click.IntRange(1, 100),
     default=10,
     show_default=True,
-    help="So many circuits, and so many pairs.",
+    help="Number of circuits, and of pairs.",
 )
 @answered
 def load(client: ControllerClient, racks: tuple[str, ...], limit: int) -> Iterator[object]:

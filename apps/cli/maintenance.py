@@ -89,7 +89,7 @@ def quarantine(ctx: click.Context, url: str, as_json: bool) -> None:
 )
 @click.argument("rack")
 @click.argument("port")
-@click.option("--reason", required=True, help="Shown wherever the port is.")
+@click.option("--reason", required=True, help="Reason, shown with the port.")
 @answered
 def add(client: ControllerClient, rack: str, port: str, reason: str) -> Iterator[object]:
     """Leave a port out of planning until cleared.

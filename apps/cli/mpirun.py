@@ -51,9 +51,11 @@ from apps.process.files import is_there
     "rate",
     type=FiniteRange(min=0, min_open=True),
     metavar="RATE",
-    help="For each two communicating ranks, each way. Not with a FILE.",
+    help="Bandwidth between two communicating ranks, in each direction. Not with a FILE.",
 )
-@click.option("--ranks", type=click.IntRange(1), help="Fewer than the hosts have slots.")
+@click.option(
+    "--ranks", type=click.IntRange(1), help="Number of ranks, if below the number of slots."
+)
 @duration_option("this command is killed")
 @url_option
 def mpirun(

@@ -507,7 +507,7 @@ def _describe_part(part: JsonObject) -> str:
 
 
 def _protection_facts(document: JsonObject) -> list[tuple[str, str]]:
-    """The path on standby of a protected reservation, and what both paths have in common."""
+    """The path on standby of a protected reservation, and the common elements of both paths."""
     if document["protect"] == Protect.NONE.value or document["parts"]:
         return []
     standby = document["protection"]

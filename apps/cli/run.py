@@ -25,8 +25,8 @@ from apps.cli.parameters import config_option, log_options
 def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> None:
     """Run the controller in the foreground.
 
-    Ctrl-C and SIGTERM end the controller; the switches go on forwarding by the last rules. The same
-    as HYDRA_CONFIG=FILE ryu-manager apps.main.
+    Ctrl-C and SIGTERM end the controller; the switches go on forwarding by the last rules.
+    HYDRA_CONFIG=FILE ryu-manager apps.main does the same.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     # Not at the top: the launcher changes Ryu's hub before anything else may import Ryu.

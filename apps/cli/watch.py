@@ -36,7 +36,7 @@ _RECONNECT_S: Final = 1.0
     type=click.Choice([kind.value for kind in EventKind]),
     help="Only events of this kind; repeatable.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after so many events.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of events.")
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:

@@ -74,7 +74,7 @@ class Classifier:
 
     @property
     def switches(self) -> Collection[DatapathId]:
-        """Switches with a class table of ours."""
+        """Switches with the controller's class table."""
         return self._servers.keys()
 
     def switch_of(self, server: Server) -> DatapathId:

@@ -32,7 +32,9 @@ _RESUME_S: Final = 10.0
 
 
 class Controller:
-    """A live network's controller: :attr:`desk` answers, :attr:`fleet` hears the switches."""
+    """A live network's controller: :attr:`desk` answers requests, :attr:`fleet` receives the
+    switches' messages.
+    """
 
     def __init__(
         self,

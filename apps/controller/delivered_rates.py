@@ -145,7 +145,7 @@ class Deliveries:
 
 
 def _part(flow: Flow, sharing: Sequence[Flow]) -> float:
-    """The part of a flow in what a tally of the flows ``sharing`` counts."""
+    """The share of a flow in the count of a tally, which the flows ``sharing`` have in common."""
     promised_mbps = sum(other.mbps for other in sharing)
     return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 

@@ -29,7 +29,9 @@ LOG = logging.getLogger("hydra.mastership")
 _COUNT_S: Final = 0.5
 _LOOK_S: Final = 3 * _COUNT_S
 _AHEAD: Final = 1 << 16
-"""Lead of a newcomer over the last master. A stopped master that resumes counts on in vain."""
+"""Distance of a newcomer's generation from the last master's, so that a stopped master that resumes
+does not catch up.
+"""
 _COUNTED: Final = 32
 """Number of switches at which a master counts; a newcomer needs to see a single growing number."""
 

@@ -114,7 +114,8 @@ class Mover:
         switches far later than the rest are skipped; the caller handles them afterwards. ``slow``:
         switches that set this change's pace; other changes do not wait for a change slowed by them.
 
-        Raises HydraError if the change can't begin, or broke off; the ledger's entry says so too.
+        Raises HydraError if the change can't begin, or broke off; the ledger's entry has the
+        reason, too.
         """
         with about(entry.id):
             try:

@@ -184,7 +184,7 @@ class PlanningLoop:
         return found
 
     def _standing(self) -> NetworkNow:
-        """The network now; circuits of slots may all go, whatever their age."""
+        """The network now; circuits of slots may go at any age."""
         slotted = self._policy.in_force.slotted
         return NetworkNow(
             state=self._network.state,

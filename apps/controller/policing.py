@@ -350,7 +350,7 @@ class Policing(HeldTables):
         """Find meters with other rates than given, and have the rates sent again. A third party may
         have changed the meters, or a switch has not carried out a confirmed change.
 
-        A switch with the same odd rate afterwards can't do better; the log alone says so.
+        A switch with the same odd rate afterwards can't do better; only the log has the fact.
         """
         with self._lock:
             before = self._allowed_mbps

@@ -205,10 +205,13 @@ class Reach:
         return self._switches.dead_uplinks | self._switches.closed
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+        """Reasons why no requests are taken; empty when ready, even if devices are missing."""
         reasons = [] if self._recovery.done else ["devices have not been read yet"]
         if self.starting and (missing := self.absences.missing()):
-            reasons += ["just started, and waits a moment for what is missing", *missing]
+            reasons += [
+                "just started, and waits a moment for missing devices and switches",
+                *missing,
+            ]
         if (failure := self._writer.failure) is not None:
             reasons.append(str(failure[1]))
         return reasons

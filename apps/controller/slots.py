@@ -168,7 +168,7 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def give(self, given: GivenSchedule, draft: WeekDraft) -> None:
-        """Follow a given schedule, ``draft`` first, whatever the policy says."""
+        """Follow a given schedule, ``draft`` first, regardless of the policy."""
         self._follow_given(given)
         self._know(_Ahead(draft))
 

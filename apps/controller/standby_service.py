@@ -115,10 +115,10 @@ class StoredView:
     ) -> None:
         """Look at the store every now and then, to have a copy when the store is lost.
 
-        ``then`` is called after the first look, answered or not: a standby has something to answer
-        with before it is known as a standby. ``refuse`` is called instead, or later, if the store
-        is of a release with another format of the journal: this controller can't lead after that.
-        ``ahead`` is given each copy, the first copy before ``then``.
+        ``then`` is called after the first look, with or without an answer, so that a standby can
+        answer requests once clients know the standby. ``refuse`` is called instead, or later, if a
+        release with another journal format wrote the store: this controller can then not lead any
+        more. ``ahead`` is given each copy, the first copy before ``then``.
         """
         self._then, self._refuse, self._ahead = then, refuse, ahead
         self._thread.start()
@@ -206,7 +206,7 @@ class Stored:
         return self._state
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        """None: the leader alone counts."""
+        """None: only the leader measures traffic."""
         return {}
 
     def reservations(self) -> Sequence[Reservation]:
@@ -229,7 +229,7 @@ class Stored:
         return found
 
     def shape(self, shape_id: str) -> Shape:
-        """The shape of a group; the leader alone knows racks that fit in its place."""
+        """The shape of a group; only the leader knows racks that fit in its place."""
         return shape_of(self.fabric, self.group(shape_id))
 
     def group(self, group: str) -> Sequence[Reservation]:

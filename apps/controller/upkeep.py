@@ -133,7 +133,7 @@ class Upkeep:
         return more
 
     def _awaits_switches(self) -> bool:
-        """True while a switch in need of an earlier state's relays may be about to come."""
+        """True while a switch that relies on relays of an earlier state may be about to connect."""
         began_s = self._spares_relays_until_s - CONNECT_S
         if time.monotonic() >= self._spares_relays_until_s:
             return False
@@ -192,7 +192,7 @@ class Upkeep:
         return 0 < len(prompt) < len(some)
 
     def _fitting(self, some: Sequence[DatapathId]) -> Sequence[DatapathId]:
-        """As many of ``some`` switches as fit beside the switches being brought."""
+        """The first of ``some`` switches, within the limit of switches being brought at a time."""
         return some[: max(0, _AT_ONCE - len(self._switches.being_brought))]
 
     async def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
@@ -343,7 +343,7 @@ class Upkeep:
         failed = [
             (circuit.ends, str(failure))
             for circuit, failure in execution.failures.items()
-            # Untried for want of servers: the fibres may be good.
+            # No server could send a probe: the fibres may be good.
             if circuit not in waiting and failure.kind is not FailureKind.NOT_PROBED
         ]
         self._quarantine.put_each(failed, target.topology.paths)

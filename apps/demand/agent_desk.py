@@ -104,7 +104,7 @@ class AgentDesk:
             found.append(hashed.hexdigest()[:12])
         return found
 
-    # -- what agents ask ----------------------------------------------------------------------
+    # -- agents' requests -----------------------------------------------------------------------
 
     def setup(self, server: str) -> AgentSetup:
         """The setup of a server's agent. Raises UnknownName."""
@@ -257,7 +257,7 @@ class AgentDesk:
                 detail,
             )
 
-    # -- what the controller asks ---------------------------------------------------------------
+    # -- the controller's requests --------------------------------------------------------------
 
     def backlog(self, counted: Counted) -> Believed:
         """Credible backlog, as a rate beside the counted rate."""

@@ -242,7 +242,7 @@ class Resources:
         )
 
     def name(self, place: int, ways: Ways, *, missing: bool) -> tuple[str, str]:
-        """(What can't be of a resource's load, name of the resource)."""
+        """(The impossible part of a resource's load, name of the resource)."""
         at, fabric = self._at, self._fabric
         if place >= at.circuits:
             port = fabric.ports[ways.senders[place - at.circuits]]

@@ -29,7 +29,7 @@ LOG = logging.getLogger("hydra.leadership")
 _LOOK_S: Final = 2.0
 _SHIFT: Final = 28
 """Without etcd, generations count from one, by 65,536 a start and two a second: they stay below
-2**28 for years. OpenFlow's have 64 bits.
+2**28 for years. Generations of OpenFlow have 64 bits.
 """
 _MOST: Final = 1 << 62
 """Upper bound of a leader's generations. Switches compare modulo 2**64: a generation ahead of

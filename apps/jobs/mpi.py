@@ -16,9 +16,9 @@ _SETTING: Final = re.compile(r"([\w-]+)\s*=\s*(\S+)\s*")
 _SLOTS: Final = frozenset({"slots", "cpu", "count"})
 _MOST_SLOTS: Final = frozenset({"max_slots", "max-slots"})
 _ACCOUNT: Final = frozenset({"username", "user-name", "port"})
-"""Words of Open MPI's that do not change the number of ranks."""
+"""Open MPI's keywords without effect on the number of ranks."""
 _MPICH: Final = frozenset({"user", "binding"})
-"""The same for MPICH."""
+"""MPICH's keywords without effect on the number of ranks."""
 
 RankPair = tuple[int, int]
 HostPair = tuple[str, str]
@@ -61,7 +61,7 @@ def read_hosts(text: str, source: str) -> list[Host]:
     single line and no number has a slot for each core, so its ``slots`` are None. MPICH (tried:
     5.0.2): the numbers of all lines of a host are added, and a line without a number adds 1.
 
-    Raises HydraError for a file that mpirun refuses, or reads differently than the file looks.
+    Raises HydraError for a file that mpirun refuses, or reads in an unexpected way.
     """
     hosts: dict[str, _Slots] = {}
     kinds: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Records of a journal in etcd as held in memory, and what a write changes."""
+"""Records of a journal in etcd as held in memory, and the changes of a write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Delta = dict[tuple[Kind, int], Held | None]
 
 
 class HeldRecords:
-    """Pure: knows what is in the store, and touches no store."""
+    """Pure: has the content of the store, and accesses no store."""
 
     def __init__(self, kept_s: float) -> None:
         """Records of :data:`hydra.journal.AGEING` older than ``kept_s`` go when a record comes."""

@@ -94,7 +94,7 @@ class Work:
         return number <= _MOST_OPERATIONS and characters <= _MOST_CHARACTERS
 
     def pieces(self) -> Iterator[Work]:
-        """The same work in small pieces."""
+        """The changes of a write, in small pieces."""
         for begin in range(0, len(self.deletes), _MOST_OPERATIONS):
             yield Work({}, self.deletes[begin : begin + _MOST_OPERATIONS])
         some: dict[str, str] = {}

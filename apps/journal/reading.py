@@ -71,7 +71,7 @@ class Reading:
         self.to_carry: list[Work] = []
         """Open work of staged writes; the records are as if the work were done."""
         self.unreadable: dict[tuple[Kind, int], str] = {}
-        """Why a record is no record of ours, in words."""
+        """Reason why a record is not HydRA's, in words."""
         self._begin_anew()
 
     def _begin_anew(self) -> None:

@@ -50,7 +50,7 @@ _NO_BACKLOG: Final = (
 
 @dataclass(slots=True)
 class Rehearsal:
-    """The run of a policy through a changing demand, in periodic mode whatever the policy's
+    """The run of a policy through a changing demand, in periodic mode, regardless of the policy's
     mode.
     """
 

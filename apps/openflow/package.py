@@ -66,7 +66,7 @@ App = HOST.App
 
 
 class _Words(Sparing):
-    """Drops tracebacks, which always lead to the reading of messages, whatever was wrong."""
+    """Drops tracebacks, which lead to the reading of messages for any error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None

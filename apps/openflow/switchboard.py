@@ -86,8 +86,8 @@ class Switchboard(Requests):
 
         ``connected``: a switch has connected. ``port_changed``: a port has changed; a deleted port
         is reported as down. ``is_late``: a switch has given an overdue answer on the same
-        connection; called before requests to the switch are possible again. ``answers_again``:
-        likewise, once requests are possible.
+        connection; called before requests to the switch are possible again. ``answers_again``: the
+        same restriction, once requests are possible.
 
         ``renumbered``, called in any thread: configured ports of a connected switch have new
         OpenFlow numbers. The argument holds the earlier numbers, by name; 0: none. Rules in the

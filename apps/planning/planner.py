@@ -106,7 +106,7 @@ class _Process:
 
     def exchange(self, message: bytes, timeout_s: float) -> Answer:
         """Send, pickled, and receive. Raises _Died, after ``timeout_s`` at the latest."""
-        # A kill ends a hanging send or receive, whatever the process is doing.
+        # A kill ends a hanging send or receive in any state of the process.
         watch = threading.Timer(timeout_s, self._process.kill)
         watch.daemon = True
         watch.start()

@@ -56,7 +56,9 @@ class SinglePaths:
         return self.toward(current, _on_rings(paths, current)), tuple(gone)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-        """``current`` less ``lost`` circuits, their paths, and circuits used only by the latter."""
+        """``current`` without ``lost`` circuits, their paths, and circuits used only by these
+        paths.
+        """
         return self.reduced(current, lost, ())
 
     def reduced(

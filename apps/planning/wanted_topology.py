@@ -72,7 +72,7 @@ def _check_new(
         if _fixed(fabric, request, circuit):
             raise PlanError(
                 f"{name} can't be made: the plane or a rack is out of reach, or not among "
-                "those that may change"
+                "circuits that may change"
             )
         for port in circuit.ends:
             if port in blocked:

@@ -46,7 +46,7 @@ class Bill:
 
     @property
     def upgrade_usd(self) -> float:
-        """Price of the items that a higher rate replaces, if they cost what they cost now."""
+        """Price of the items that a higher rate replaces, at present prices."""
         return sum(position.usd for position in self.positions if position.replaced)
 
     @property

@@ -82,5 +82,5 @@ class Heart:
             if answered.wait(interval_s) and self._alive():
                 notify("WATCHDOG=1", self._environment)
             else:
-                LOG.error("the controller does not answer itself: no sign of life for systemd")
+                LOG.error("the controller's own check got no answer: no sign of life for systemd")
             self._stop.wait(interval_s)

@@ -19,9 +19,9 @@ class SessionEnd(StrEnum):
     LOSSES_REPORTED = "told-lost"
     """Reports of the worker were lost on the way."""
     ORDERS_LOST = "orders-lost"
-    """Orders to the worker were lost on the way."""
+    """Commands to the worker were lost on the way."""
     ORDERS_LATE = "orders-late"
-    """An order reached the worker after the end of its lease, as after a pause."""
+    """A command reached the worker after the end of its lease, as after a pause."""
     UNREADABLE = "unreadable"
     """The worker sent a message unknown to the controller's release."""
 

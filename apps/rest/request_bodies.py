@@ -1,4 +1,4 @@
-"""Request bodies: parsed and validated beside the event loop; a wrong body costs little.
+"""Request bodies: parsed and validated outside the event loop; an invalid body costs little.
 
 Large bodies are read in separate threads, neither in the event loop nor in the threads of routes,
 so that other requests do not wait.
@@ -96,7 +96,7 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
         details = error.errors(include_url=False)[:MOST_ERRORS]
         details.sort(
             key=lambda item: item["type"] != _UNKNOWN
-        )  # often why another field is missing
+        )  # often the cause of another, missing field
         raise InvalidRequest(
             [
                 {
@@ -120,7 +120,7 @@ def unknown_names(source: str, names: Sequence[str], known: Sequence[str]) -> In
 
 
 def _fields(model: TypeAdapter[Any], location: Sequence[str | int]) -> Iterable[str]:
-    """Names of the fields beside ``location``, as far as they are in the model's schema."""
+    """Names of the fields on the level of ``location``, if the model's schema has them."""
     schema = model.json_schema()
     documents, node = schema.get("$defs", {}), schema
     for step in location[:-1]:

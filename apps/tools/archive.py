@@ -55,7 +55,7 @@ _LOG_TAIL_BYTES: Final = 4 * 1024 * 1024
 
 
 class ArchiveError(HydraError):
-    """A backup can't be made, or is none of ours."""
+    """A backup can't be made, or a file is not HydRA's backup."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _SIGMA: Final = 1.5
 
 
 def coflow_lines(racks: int, coflows: int, seed: int) -> Iterator[str]:
-    """The lines of a trace, the same for the same arguments.
+    """The lines of a trace; equal arguments give equal lines.
 
     Coflows arrive as a Poisson process, one a second. Sizes are log-normal by reducer, so that a
     tenth of the coflows carries most bytes, as in published traces. Raises PlanError for fewer than

@@ -58,7 +58,8 @@ class Leased(Worker):
 class Roster:
     """A :class:`apps.process.worker_list.Workers`, with the refused workers.
 
-    :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread, all else for the exchange's.
+    :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread, all other methods for the
+    exchange's thread.
     """
 
     def __init__(self, shards: int) -> None:

@@ -44,7 +44,7 @@ class JsonStream:
         return self._done
 
     def finish(self) -> object:
-        """The value, or a text about the value's fault."""
+        """The value, or an error message."""
         if not self._done:
             return "the value is not complete"
         if self._depth > MOST_LEVELS:

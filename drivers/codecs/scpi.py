@@ -12,7 +12,8 @@ section 21.8 and is inferred for this device, as is the empty string for an unco
 reply to ``conn:port?``.
 
 Every ``parse_*`` accepts exactly the output of the ``format_*`` beside it, so this module can write
-whatever it reads. Any other text raises :class:`ScpiError`, and nothing else raises ScpiError.
+all texts that it reads. Any other text raises :class:`ScpiError`, and nothing else raises
+ScpiError.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tables of SONiC optical circuit switches, as gNMI and RESTCONF carry them in JSON.
 
-Two sets of words are in use, and both are read: those of SONiC's OCS working group
+Switches use two vocabularies, and the codec reads both: that of SONiC's OCS working group
 (``sonic-ocs-states``, revision 2024-11-21; sonic-net/SONiC pull requests 2269 and 2349), where each
 side of a cross-connect is ``blocked``, ``tuning``, ``tuned`` or ``failed``; and Molex'
 (``sonic-ocs``, revision 2024-11-21, sonic-molex/sonic-mgmt-common), where a cross-connect is
@@ -110,7 +110,9 @@ class AlarmRow:
     code: str
     text: str
     created: str
-    """Time of the alarm's begin by the switch: alarm numbers start anew when the switch does."""
+    """Time of the alarm's begin by the switch: alarm numbers start again at a restart of the
+    switch.
+    """
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -134,7 +136,7 @@ def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def ports_named(key: str, fields: Fields) -> frozenset[str]:
-    """Ports named by the key of a cross-connect or its sides, whatever the rest of the text."""
+    """Ports named by the key of a cross-connect or its sides, in any text."""
     texts = (key, fields.get("a_side", ""), fields.get("b_side", ""))
     return frozenset(name for text in texts for name in _PORT_IN_TEXT.findall(text))
 

@@ -68,8 +68,8 @@ def across(
     """Connections of an any-to-any switch: ports up to ``ingress`` are ingress, all above are
     egress.
 
-    Returns (cross-connects, whatever the order of their ports; ports of connections within one
-    side, in the form of :func:`check_untaken`).
+    Returns (cross-connects, in any order of their ports; ports of connections within one side, in
+    the form of :func:`check_untaken`).
     """
     ordered = [(min(pair), max(pair)) for pair in pairs]
     present = frozenset(CrossConnect(a, b) for a, b in ordered if a <= ingress < b)

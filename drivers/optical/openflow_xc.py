@@ -46,7 +46,9 @@ class OpenFlowOptions(BaseModel):
     ingress_ports: list[_PortName] | None = None
     """OpenFlow number or name of ingress port 1, 2, …; by default numbers 1 to ``ports``."""
     egress_ports: list[_PortName] | None = None
-    """The same for egress ports; by default each port is both, as for duplex fibre."""
+    """OpenFlow number or name of egress port 1, 2, …; by default ingress and egress ports are
+    equal.
+    """
     table: Annotated[int, Field(ge=0, le=254)] = 0
     priority: Annotated[int, Field(ge=1, le=0xFFFF)] = 100
     bundles: bool = True

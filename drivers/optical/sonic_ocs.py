@@ -3,7 +3,7 @@
 A SONiC switch accepts a configuration before the mirrors move; the state database alone shows the
 result. The switch accepts a cross-connect on a busy port: a single new cross-connect stays dark,
 and two or more replace the old cross-connects, but the database still lists the old cross-connects.
-The switch skips a cross-connect whose key exists, whatever the state. Reported counts repeat the
+The switch skips a cross-connect whose key exists, in any state. Reported counts repeat the
 request's counts. So a change is one request that deletes and adds, and the driver judges by the
 state database. A failed cross-connect is deleted, and set up again once the state database has no
 entry left. A configured cross-connect without a state is deleted in a request of its own, since

@@ -1,7 +1,7 @@
 """Options of the template driver: a device's language.
 
 Patterns are regular expressions of RE2 (no back-references, no look-around), which match in time
-linear in the text, whatever the pattern: a device's output can't stall the controller.
+linear in the text, for any pattern: a device's output can't stall the controller.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class GnmiDatabases(GnmiSession):
                 received.append((key, None))
                 continue
             rows: dict[str, dict[str, str]] = {}
-            with suppress(YangJsonError):  # a read of the table will say so
+            with suppress(YangJsonError):  # a read of the table will show the outcome
                 sonic_ocs.place(rows, path, text)
             # The server reports a deleted row as a row without fields.
             received += [(key, {key: fields} if fields else None) for key, fields in rows.items()]

@@ -70,7 +70,7 @@ class Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
                 self._ear.recv(4096)
             return [item for item in ready if item[0].fileobj is not self._ear]
 
-        # ncclient makes the selector itself, and takes whatever is ready for the device.
+        # ncclient makes the selector itself, and takes any ready object for the device.
         selector.select = select_from_device  # type: ignore[method-assign]
 
 

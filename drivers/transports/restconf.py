@@ -67,7 +67,7 @@ class RestconfSession:
             self._client = None
 
     def get(self, path: str) -> httpx.Response:
-        """The answer, whatever its status. Raises DeviceUnavailable."""
+        """The answer, with any status. Raises DeviceUnavailable."""
         again = self._client is not None
         while True:
             try:

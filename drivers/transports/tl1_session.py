@@ -156,7 +156,7 @@ class Tl1Session:
     def _send_and_collect(
         self, commands: Sequence[tl1.Command], window: int, timeout_s: float | None = None
     ) -> list[tl1.Reply]:
-        """Replies in the order of the commands, in whatever order they come."""
+        """Replies in the order of the commands, for any order of arrival."""
         replies: dict[int, tl1.Reply] = {}
         under_way: dict[str, int] = {}
         ctags = [f"{next(self._ctags) % _CTAGS + 1}" for _ in commands]

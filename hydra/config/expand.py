@@ -260,7 +260,7 @@ class _Reader:
         if "/" not in text:
             self.log.add(
                 path,
-                "{} has no prefix length: write {}/16 or whatever the server's subnet is",
+                "{} has no prefix length: write {}/16, or the server's subnet",
                 text,
                 text,
                 at=self.at,

@@ -80,7 +80,8 @@ class Template:
     def number(self, scope: Scope, check: Callable[[str], None] = lambda _text: None) -> int:
         """The integer value of the template. Raises PatternError if the text is no integer.
 
-        ``check`` gets the text of a template with more than an expression, and may raise.
+        If the template has text beside its expression, ``check`` gets the resulting text, and may
+        raise an error.
         """
         if len(self.parts) == 1 and isinstance(self.parts[0], _Hole) and not self.parts[0].format:
             return self._value(self.parts[0], scope)
@@ -185,7 +186,9 @@ def expand_names(pattern: str) -> tuple[str, ...]:
 
 
 def count_names(pattern: str) -> int:
-    """Number of names that :func:`expand_names` would return. Raises PatternError likewise."""
+    """Number of names that :func:`expand_names` would return. Raises PatternError for an invalid
+    pattern.
+    """
     return _count(_read_choices(pattern))
 
 

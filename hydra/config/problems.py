@@ -46,7 +46,8 @@ class ProblemLog:
     ) -> None:
         """Record ``text.format(*values)`` at ``path``, for the instance ``at``.
 
-        The line of ``first``, the place that the text ends with, is added if it is another line.
+        If the text ends with the name of the place ``first``, and ``first`` is on a different line,
+        the text gets the line number.
 
         Without values, ``text`` is taken verbatim, including braces. Problems with the same path
         and ``text`` are merged: the first problem is shown, the rest is counted. Problems after the

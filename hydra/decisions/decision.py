@@ -60,7 +60,9 @@ class Proposal:
     connect: AbstractSet[Circuit]
     disconnect: AbstractSet[Circuit]
     served_mbps: float
-    """Mbps served with the proposal; without the proposal, less the gain of the verdict."""
+    """Mbps served with the proposal. Without the proposal, the served rate is lower by the gain of
+    the verdict.
+    """
     verdict: Verdict
 
 
@@ -88,7 +90,7 @@ class Decision:
 
     @property
     def served_now_mbps(self) -> float | None:
-        """Mbps that the circuits of the time would have carried; None if nothing was weighed."""
+        """Mbps that the circuits at that time would have carried; None without a proposal."""
         if self.proposal is None:
             return None
         return self.proposal.served_mbps - self.proposal.verdict.gain_mbps

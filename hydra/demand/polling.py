@@ -16,11 +16,11 @@ class PollSchedule(Generic[_KeyT]):
     """Polls every switch once per interval, each at a separate moment.
 
     The moments divide the interval evenly, to avoid bursts at the controller and in the network. A
-    switch with an open question is not asked again before the answer or the time-out, and at most
-    ``window`` questions are open: further due switches wait for a place. A switch that missed its
-    moment is asked at its next moment; moments do not shift. A switch with several questions counts
+    switch with an outstanding request gets no further request before the reply or the time-out, and
+    at most ``window`` requests are outstanding: other due switches wait. A switch that missed its
+    moment is polled at its next moment; moments do not shift. A switch with several requests counts
     as several entries; entries with the same value of ``same`` have the same moment, so that a
-    single message asks, and a single message answers.
+    single message has all requests, and a single message has all replies.
     """
 
     switches: Sequence[_KeyT]
@@ -29,10 +29,10 @@ class PollSchedule(Generic[_KeyT]):
     window: int
     same: Callable[[_KeyT], Hashable] = lambda switch: switch
     missed: int = 0
-    """Number of moments without a question: the interval is too short."""
+    """Number of moments without a request: the interval is too short."""
     _due: list[tuple[float, int]] = field(init=False)
     _asked_s: dict[_KeyT, float] = field(init=False, default_factory=dict)
-    """In the order of the questions."""
+    """In the order of the requests."""
 
     def __post_init__(self) -> None:
         if not self.interval_s > 0 or not self.timeout_s > 0 or self.window < 1:
@@ -43,7 +43,7 @@ class PollSchedule(Generic[_KeyT]):
         self._due = []
 
     def start(self, now_s: float) -> None:
-        """Set the first moment to now, and all first moments within an interval."""
+        """Begin to poll: the first switch is due now, and each switch within an interval."""
         places: dict[Hashable, int] = {}
         place_of = [places.setdefault(self.same(switch), len(places)) for switch in self.switches]
         self._due = sorted(

@@ -80,8 +80,8 @@ class Watch:
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
         """Failed reservations with the time of failure, oldest first.
 
-        Until the end of the reservation (a day without an end), its release, or a replacement by
-        another reservation.
+        A reservation is listed until its end (without an end, for a day), its release, or a
+        replacement by another reservation.
         """
         failed = [
             reservation
@@ -122,7 +122,8 @@ class Watch:
                 since[names[plane]],
                 f"left out of plans; present circuits on the device ({standing}) go on and can't "
                 "be moved",
-                "repair the device; the controller tidies the device at its next answer",
+                "repair the device; the controller restores the intended state at the device's "
+                "next answer",
                 f"hydra device show {names[plane]}",
                 pairs,
                 reservations,

@@ -19,15 +19,17 @@ from typing import Final
 from hydra.model import DatapathId
 
 _ASKED_AFTER: Final = 0.75
-"""Share of a time-out after which the switches are asked, so that they answer before its end."""
+"""Share of a time-out after which barrier requests are sent, so that the replies arrive before the
+end of the time-out.
+"""
 _LOOKS: Final = 10
-"""Number of checks of the answers during a time-out."""
+"""Number of checks for barrier replies during a time-out."""
 Ends = tuple[DatapathId, DatapathId]
 """Sending and receiving switch of a frame."""
 
 
 class RollCall:
-    """Switches to be asked, and the time of the last answered question of each switch. Not
+    """Barrier requests to send, and the time of the last answered request of each switch. Not
     thread-safe.
     """
 
@@ -36,20 +38,20 @@ class RollCall:
         self._answered: dict[DatapathId, float] = {}
 
     def want(self, datapaths: Iterable[DatapathId]) -> None:
-        """Request a question to each switch."""
+        """Queue a barrier request to each switch."""
         self._wanted.update(datapaths)
 
     def take(self) -> frozenset[DatapathId]:
-        """Return and clear the switches to ask now."""
+        """Return and clear the switches that are to get a barrier request now."""
         wanted, self._wanted = frozenset(self._wanted), set()
         return wanted
 
     def answered(self, datapath: DatapathId, asked_s: float) -> None:
-        """Note an answer to a question asked at ``asked_s``."""
+        """Note the reply to a barrier request sent at ``asked_s``."""
         self._answered[datapath] = asked_s
 
     def lacks(self, datapath: DatapathId, since_s: float) -> bool:
-        """True unless the switch has answered a question asked at ``since_s`` or later."""
+        """True unless the switch has replied to a barrier request sent at ``since_s`` or later."""
         return self._answered.get(datapath, float("-inf")) < since_s
 
 
@@ -68,7 +70,7 @@ class Silence:
     ends: set[Ends]
     """Switch pairs of the frames."""
     asked_s: float | None = None
-    """Time since which the switches at the ends are asked."""
+    """Time of the first barrier request to the switches at the ends."""
 
     def first_look_s(self, timeout_s: float) -> float:
         """Time of the first :meth:`look`."""
@@ -78,8 +80,8 @@ class Silence:
         return max(self.sent_s + timeout_s, now_s + timeout_s / _LOOKS)
 
     def look(self, now_s: float, timeout_s: float, roll: RollCall) -> Fate:
-        """Fate of the probe: lost, once both switches of a frame have answered; unknown, if they
-        have not answered within a time-out.
+        """Fate of the probe: lost, once both switches of a frame have replied; unknown, if a switch
+        has not replied within a time-out.
         """
         if self.asked_s is None:
             self.asked_s = now_s
@@ -94,7 +96,7 @@ class Silence:
         return Fate.OPEN
 
     def silent(self, roll: RollCall) -> frozenset[DatapathId]:
-        """Switches at the ends without an answer to the question about the probe."""
+        """Switches at the ends that have not replied to a barrier request sent after the probe."""
         since_s = self.sent_s if self.asked_s is None else self.asked_s
         ends = {switch for ends in self.ends for switch in ends}
         return frozenset(end for end in ends if roll.lacks(end, since_s))

@@ -263,7 +263,7 @@ class ServerLinks:
         self._by_nonce.update(dict.fromkeys(nonces, (check, link_probe)))
 
     def passed_over(self, link_probe: LinkProbe, now_s: float) -> None:
-        """Note that no switch could send the probe, which has no bearing on links."""
+        """Note that no switch could send the probe: no link is blamed."""
         check = self._by_number[link_probe.check]
         if (link_probe.src, link_probe.dst) == (check.src, check.dst):
             self._clear(check)

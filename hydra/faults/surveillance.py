@@ -250,7 +250,7 @@ class Surveillance:
         self._plan(way, way._under_way.first_look_s(self._timeout_s))
 
     def passed_over(self, way: Way, now_s: float) -> None:
-        """Note that no server could send or receive the probe, which has no bearing on the way."""
+        """Note that no server could send or receive the probe: the loss does not count."""
         self._clear(way)
         self._plan(way, now_s + self._interval_s)
 

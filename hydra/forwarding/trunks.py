@@ -17,7 +17,8 @@ from hydra.roles import PortVlans
 
 
 class Trunks(Mapping[PortId, PortVlans]):
-    """The VLANs of each optical port, or the parking VLAN alone; equal to a dict of the same.
+    """The VLANs of each optical port, or the parking VLAN alone; equal to a dict with the same
+    items.
 
     Creates :class:`~hydra.roles.PortVlans` objects only on access.
     """
@@ -27,7 +28,7 @@ class Trunks(Mapping[PortId, PortVlans]):
     vlans: IntArray
     """Shape (V,), ascending: VLANs of paths."""
     bits: NDArray[np.uint8]
-    """Shape (P, V / 8): a bit for each VLAN that a port carries. A port without any carries
+    """Shape (P, V / 8): a bit for each VLAN that a port carries. A port without VLANs carries
     ``parking``.
     """
     parking: VlanId
@@ -48,7 +49,7 @@ class Trunks(Mapping[PortId, PortVlans]):
         return cls(vlans, np.packbits(carries, axis=1), parking)
 
     def without(self, vlans: frozenset[VlanId], ports: IntArray) -> Trunks:
-        """The same with ``vlans`` removed from ``ports``."""
+        """A copy with ``vlans`` removed from ``ports``."""
         bits = self.bits.copy()
         bits[ports] &= ~np.packbits(np.isin(self.vlans, list(vlans)))
         return Trunks(self.vlans, bits, self.parking)

@@ -100,7 +100,7 @@ class ChangeResult:
 
     @property
     def outage_s(self) -> float | None:
-        """Seconds for which pairs were off circuits; None if no pair was moved to the end."""
+        """Seconds for which pairs were off circuits; None if the move of no pair was completed."""
         last = self.courses[-1]
         began = [step.started_s for step in last.steps if step.name in ("divert", "move")]
         ended = [step.finished_s for step in last.steps if step.name == "activate"]

@@ -21,7 +21,7 @@ from hydra.roles import Mirrors, PortVlans
 
 _ValueT = TypeVar("_ValueT")
 SwitchFailures = Mapping[DatapathId, Failure | None]
-"""The failure by switch asked to change tables; None: confirmed."""
+"""Failure of each switch that had to change tables; None: the switch confirmed."""
 
 
 class Asks(Generic[_ValueT]):
@@ -37,7 +37,7 @@ Command = Asks[Any]
 class ApplyRules(Asks[SwitchFailures]):
     """Change the tables of switches, in one atomic bundle per switch.
 
-    With ``hurries``, skip few switches far slower than all the rest.
+    With ``hurries``, skip switches that are far slower than the rest, if few.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -46,10 +46,10 @@ class ApplyRules(Asks[SwitchFailures]):
 
 @dataclass(frozen=True, slots=True)
 class StageRules(Asks[None]):
-    """Send switches the changes of a later :class:`ApplyRules` with the same tuples.
+    """Stage at switches the changes of a later :class:`ApplyRules` with the same tuples.
 
-    The later command then only has to commit. Nothing changes yet. If a switch does not accept the
-    staged changes, nothing is lost.
+    Tables do not change before the later command, which then only has to commit. If a switch
+    refuses the staged changes, the later command works without them.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -199,7 +199,7 @@ class TakeSwitches(Asks[frozenset[DatapathId]]):
 class CompareRules(Asks[Mapping[DatapathId, RuleDrift]]):
     """Read the tables of switches and compare them with ``intended``, the full list of our rules.
 
-    Switches far slower than all the rest are skipped; a later comparison covers the skipped
+    Switches far slower than the rest, if few, are skipped; a later comparison covers the skipped
     switches. The value leaves out silent switches.
     """
 

@@ -58,7 +58,7 @@ def onward(
     target: NetworkState,
     others: Collection[VlanId] = (),
 ) -> NetworkState:
-    """``target`` to go on to from ``state``; ``others``: VLAN-IDs of other changes.
+    """Adapt ``target`` to a change that begins at ``state``; ``others``: VLAN-IDs of other changes.
 
     VLAN-IDs in use only in ``state`` rest afterwards. If ``state`` uses the planned VLAN-ID of a
     new path, the path gets a free VLAN-ID, if any: paths in the light share no VLAN.
@@ -90,7 +90,7 @@ class Ways:
     """False: all pairs are diverted."""
 
     def way(self, current: NetworkState, target: NetworkState) -> Way:
-        """The whole way, if nothing fails."""
+        """All courses to the target, if nothing fails."""
         courses: list[Course] = []
         state, had = current, having(current)
         while (state.topology, state.vlans) != (target.topology, target.vlans):
@@ -103,7 +103,9 @@ class Ways:
     def next(
         self, state: NetworkState, target: NetworkState, most: int, had: frozenset[Pair]
     ) -> Course:
-        """The next course, of ``most`` at the most; ``had``: pairs with paths before the change."""
+        """The next course, if at most ``most`` courses are left; ``had``: pairs with paths before
+        the change.
+        """
         had -= self.conditions.diverted
         off = had - having(state)
         shifting = Shifting(
@@ -119,7 +121,9 @@ class Ways:
         return Course(target, False, off | leaving)
 
     def _moving_aside(self, shifting: Shifting, most: int, had: frozenset[Pair]) -> Course | None:
-        """The course in which pairs make way for other pairs; None if it is best to divert all."""
+        """The course in which pairs make way for other pairs; None if diverting all pairs costs
+        less.
+        """
         spare, before = self.spare, shifting.before
         if spare is None or len(shifting.moving) > MOST_PAIRS or spare.detours.expired():
             return None

@@ -21,7 +21,7 @@ from hydra.reconfiguration.whole_tables import Memory
 
 
 class Courses:
-    """Upkeep of one network: the knowledge of :attr:`switches`, and all that writes their rules;
+    """Upkeep of a network: the state of :attr:`switches`, and the courses that write their rules;
     :attr:`care` of devices, :attr:`recovery`, :attr:`audit`.
     """
 

@@ -1,8 +1,8 @@
 """Detours: pairs wait for their new paths over circuits of other pairs with room.
 
-A pair whose circuit goes before the next circuit comes would be electrical meanwhile. Standing
-circuits have room, too, and an extra hop is better than no light. A detour is a path like any
-other, in a state like any other.
+If the old circuit of a pair is taken down before the new circuit is set up, the pair would use the
+electrical network meanwhile. Standing circuits of other pairs may have room, at the cost of an
+extra hop. A detour is an ordinary path of an ordinary state.
 """
 
 from __future__ import annotations

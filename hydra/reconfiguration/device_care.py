@@ -241,7 +241,7 @@ class DeviceCare:
         late = outcome.value_or(())
         if late:
             LOG.warning(
-                "%d vswitch(es) have not looked at all their cached flows within %g s",
+                "%d vswitch(es) have not revalidated all their cached flows within %g s",
                 len(late),
                 timeout_s,
             )
@@ -421,14 +421,14 @@ class DeviceCare:
         for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
             if outcome.confirmed:
-                LOG.info("the ToR takes from %s for circuits again", names)
+                LOG.info("the ToR accepts frames for circuits from %s again", names)
                 opened.update(server.name for server in some)
                 self._switches.closed -= opened
             else:  # the ToR may still open the port
                 failed.add(rack)
                 self.uncertain_racks.add(rack)
                 LOG.error(
-                    "the ToR accepts nothing from %s for circuits: %s", names, outcome.failure
+                    "the ToR accepts no frames for circuits from %s: %s", names, outcome.failure
                 )
         yield from self._detours.follow()
         reachable = reachable_on(self._fabric, self._memory.state)

@@ -152,7 +152,7 @@ def drained(
     ]
     if unproven:
         reason = (
-            f"nothing shows that {len(unproven)} path(s) are empty: no marker came through "
+            f"{len(unproven)} path(s) are not proven empty: no marker arrived "
             "before the drain bound"
         )
         names = ", ".join(map(run.between, unproven))
@@ -177,5 +177,5 @@ def away(switch: Steering) -> Failure:
 
 def unlooked(switch: Steering) -> Failure:
     """The failure of a switch that may forward by earlier cached flows."""
-    reason = "has not looked at all its cached flows"
+    reason = "has not revalidated all its cached flows"
     return Failure("forget", switch.name, FailureKind.UNKNOWN, reason)

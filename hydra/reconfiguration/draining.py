@@ -140,10 +140,10 @@ class Readings:
         ]
 
     def undecided(self) -> list[Circuit]:
-        """Circuits that were read, but not often enough to know whether the circuits are empty.
+        """Circuits with too few readings to prove them empty.
 
-        If readings are slow, the bound may come after few readings, or before the first. At a ToR
-        without counters, or without an answer, nothing is seen.
+        If readings are slow, the bound may come after few readings, or before the first. A ToR
+        without counters, or without an answer, gives no readings.
         """
         return [
             circuit

@@ -171,7 +171,7 @@ def _probe(run: Run, paths: Collection[Path]) -> Steps:
 def _verdicts(run: Run, probes: Sequence[ProbePath]) -> Course[list[Failure | None]]:
     """Probe paths; if probes are lost where carrier is still missing, probe once more.
 
-    A ToR may have reported the carrier of before the mirrors moved. Returns the failure of each
+    A ToR may have reported carrier from before the move of the mirrors. Returns the failure of each
     probe, in order; None if the probe passed both ways.
     """
     fabric, port_up_s = run.fabric, run.policy.timeouts.port_up_s

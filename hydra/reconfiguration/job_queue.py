@@ -1,9 +1,9 @@
 """The order of jobs and duties: urgent jobs, then in rounds every duty that is due and one job.
 
 Starts no thread and reads no clock. No job starves: after ``MOST_URGENT`` urgent jobs in a row a
-duty or an ordinary job has its turn, and each round has a turn for an ordinary job. No priority is
-inverted beyond that: an urgent job waits for the job under way alone. A part of an urgent job that
-can't even wait that long is done while the job under way waits for devices (:meth:`next_part`).
+duty or an ordinary job has its turn, and each round has a turn for an ordinary job. Otherwise an
+urgent job waits for the job under way only. If a part of an urgent job can't wait for the end of
+the job under way, the part is done while that job waits for devices (:meth:`next_part`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import Final
 from hydra.reconfiguration.scheduler import Job, Work
 
 MOST_URGENT: Final = 16
-"""Urgent jobs in a row: a switch that connects again and again must not keep all requests away."""
+"""Largest number of urgent jobs in a row, so that a switch that reconnects again and again does not
+starve requests.
+"""
 Part = Callable[[], None]
 """A part of a job, done when called."""
 
@@ -123,7 +125,9 @@ class JobQueue:
         return now_s >= max(duty.last_s, duty.in_part_s) + every_s
 
     def next(self, now_s: float) -> Turn | None:
-        """The next job or duty to do; None if there is nothing to do. :meth:`over` comes next."""
+        """The next job or duty to do; None if there is nothing to do. Call :meth:`over` after its
+        end.
+        """
         with self._lock:
             passed = self._urgent_in_a_row >= MOST_URGENT
             if not self._urgent:  # the jobs done so far have covered all parts

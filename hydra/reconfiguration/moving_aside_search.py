@@ -1,4 +1,4 @@
-"""The cheapest way on where no pair gets further in the light: which pairs move aside first.
+"""The cheapest way to go on if no pair gets further in the light: which pairs move aside first.
 
 A beam search looks ahead on a board. After each move, the search goes on from the positions where a
 last course that diverts all other pairs would cost least. The cost is traffic off circuits, in
@@ -40,7 +40,7 @@ class _Node:
     """Cost of the courses so far."""
     courses: int
     first: Move | None
-    """The move out of the first position."""
+    """The first move, from the starting position."""
 
 
 class AsideSearch:

@@ -91,7 +91,7 @@ class Plan:
         return sum(len(ports) for ports in self.memberships.values())
 
     def make_moves(self) -> None:
-        """Make the moves of mirrors and the retags, which are made on the first access, now."""
+        """Compute the moves of mirrors and the retags now, instead of on the first access."""
         for moves in (self.untag_first, self.retag, self.mirrors, self.tag_last):
             len(moves)
 
@@ -260,7 +260,7 @@ def mirror_moves(
 
 
 class _OnAccess(Mapping[K, V]):
-    """Entries made on the first access, by a function; equal to a dict of the same."""
+    """Entries made on the first access, by a function; equal to a dict with the same items."""
 
     __slots__ = ("_made", "_make")
 
@@ -359,7 +359,9 @@ def _staged_retagging(
 
 
 OrderOf = Callable[[NetworkState, NetworkState], tuple[AbstractSet[Circuit], AbstractSet[Circuit]]]
-"""Returns (circuits to remove before retagging, circuits to add after) between two states."""
+"""Returns, for the step between two states, (circuits to remove before retagging, circuits to add
+after retagging).
+"""
 
 
 def diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of: OrderOf) -> Plan:
@@ -422,7 +424,7 @@ def hold(
     """The state nearest to ``target`` that keeps the present paths of ``pairs``, and ``circuits``.
 
     Used when a server cannot confirm its divert, when a circuit does not drain, for stages, and for
-    what a failed course leaves: circuits under the kept paths must not move, and new circuits
+    the rest of a failed course: circuits under the kept paths must not move, and new circuits
     cannot come up on ports in use. A new circuit whose planned paths are all held back does not
     come up either, since no probe would prove its light.
     """

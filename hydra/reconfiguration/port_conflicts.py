@@ -160,7 +160,7 @@ class PortConflicts:
 
 
 class Circles:
-    """Sets of pairs that need each other's ports; any other pair is a set of its own."""
+    """Sets of pairs that need each other's ports; every remaining pair is a set of one pair."""
 
     def __init__(
         self, in_the_way: PortConflicts, arriving: Sequence[Number], gain_mbps: Floats
@@ -218,7 +218,7 @@ class _Lists:
     """For each number, the partners in order."""
 
     def __init__(self, numbers: Numbers, partners: Numbers, most: int) -> None:
-        """``partners``: partners of ``numbers``, in order; ``most``: how many numbers exist."""
+        """``partners``: partners of ``numbers``, in order; ``most``: number of possible numbers."""
         order = np.argsort(numbers, kind="stable")
         self._partners: list[int] = partners[order].tolist()
         self._starts: list[int] = np.searchsorted(numbers[order], np.arange(most + 1)).tolist()

@@ -77,7 +77,9 @@ class Readiness:
         self._slow: set[DatapathId] = set()
         """Switches given up that have answered after all."""
         self._untried: set[DatapathId] = set()
-        """Slow switches not tried since they answered, or being tried."""
+        """Slow switches that have answered since the last attempt to bring them, or are being
+        brought.
+        """
         self._missed: set[DatapathId] = set()
         """Slow switches with a failed attempt to bring them since they were last ready."""
         self._renumbered: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
@@ -151,7 +153,7 @@ class Readiness:
     def renewed(self, datapath: DatapathId) -> None:
         """Note that a switch has connected anew, with unknown rules.
 
-        Nothing is kept of unknown switches, whose number is unbounded.
+        Unknown switches are not recorded, as their number is unbounded.
         """
         if not self.is_known(datapath):
             return

@@ -54,8 +54,8 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome[Any]) -> N
 
 
 def _beside(run: Run, ports: Mapping[PortId, PortVlans]) -> list[Path]:
-    """New paths that share a VLAN with a port that may not have left the VLAN: the paths over the
-    port's ToR, and over ToRs joined to the ToR by such paths.
+    """New paths on a VLAN that a port may not have left: the paths over the port's ToR, and over
+    ToRs joined to that ToR by such paths.
     """
     meant = port_trunks(run.fabric, run.plan.target)
     kept = {

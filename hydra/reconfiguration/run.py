@@ -179,7 +179,7 @@ class Run:
     activated: frozenset[Pair] = frozenset()
     """Pairs whose divert rules are gone, except at switches that did not confirm."""
     late: set[DatapathId] = field(default_factory=set)
-    """Skipped switches, which may still answer."""
+    """Skipped switches; late answers are possible."""
     closed: set[str] = field(default_factory=set)
     """Servers of silent vswitches, closed out at the ToR to let circuits move."""
     pushed: Push | None = None
@@ -327,7 +327,7 @@ class Run:
         ]
 
     def _moves_to(self, path: Path) -> bool:
-        """True if a path of the target carries nothing until the path has passed the gate."""
+        """True if a path of the target carries no traffic before the path has passed the gate."""
         if self.in_light and path in self.plan.current.vlans:
             return False
         return pair_of(path) in self.plan.affected

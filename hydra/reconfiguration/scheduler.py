@@ -28,7 +28,7 @@ _ResultT = TypeVar("_ResultT")
 Work = Coroutine[Batch, Sequence[Outcome[Any]], _ResultT]
 """A coroutine that awaits batches."""
 Job = Callable[[], Work[None] | None]
-"""A call does the job, or returns the work to do the job."""
+"""A function that does the job, or returns the job's course."""
 Source = Callable[[], Work[None] | None]
 """Returns the next change that may begin beside the changes under way; None if there is none."""
 _Outcomes = Callable[[], Sequence[Outcome[Any]]]

@@ -96,7 +96,7 @@ def in_light(
     target: NetworkState,
     conditions: Conditions,
 ) -> NetworkState | None:
-    """The state nearest to ``target`` in reach without leaving the light; None if no pair with
+    """The state nearest to ``target`` that pairs can reach in the light; None if no pair with
     present paths gains.
     """
     shifting = Shifting(fabric=fabric, current=current, target=target, conditions=conditions)

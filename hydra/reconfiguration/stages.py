@@ -92,7 +92,7 @@ def next_stage(
     3. Pairs that can all take up new paths, largest gain first.
     4. Pairs of which some have to wait, least traffic off circuits first.
     5. Pairs that all wait, over circuits of other pairs, to free ports.
-    6. A circle as a whole, although beyond the room: the smallest, alone at its racks.
+    6. A circle as a whole, although beyond the room: the smallest circle, alone at its racks.
 
     Pairs that only lose their paths, and whose ports nobody needs, come last. Without ``detours``,
     or with one-way circuits, pairs wait electrically. Without ``ways``, all pairs that move leave

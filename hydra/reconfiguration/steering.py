@@ -33,7 +33,7 @@ def takes_rules(run: Run, datapath: DatapathId) -> bool:
 
 
 def is_off_circuits(run: Run, switch: Steering) -> bool:
-    """True if no frame of the switch gets onto a circuit, whatever returns."""
+    """True if no frame of the switch gets onto a circuit, even if uplinks return."""
     return switch.name in run.conditions.closed or switch.name in run.closed
 
 

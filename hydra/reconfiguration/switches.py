@@ -69,8 +69,8 @@ class Switches(WholeTables):
 
     @property
     def hurries(self) -> bool:
-        """True if going around a dead part does not wait for few switches far slower than all the
-        rest. Such switches are brought to the present state once they answer (decision 36).
+        """True if going around a dead part skips switches far slower than the rest, if few. Such
+        switches are brought to the present state once they answer (decision 36).
         """
         closes = self.policy.now.on_silent_vswitch is OnSilence.CLOSE
         return self.substrate.retags and not closes

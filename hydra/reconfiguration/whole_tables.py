@@ -48,8 +48,8 @@ class Memory(Protocol):
         """Paths left standing beside the state."""
 
     def hold(self, held: Held) -> None:
-        """Leave exactly these paths standing. Each save of the state records the fact for the next
-        controller.
+        """Leave exactly these paths standing. Each save of the state records these paths for the
+        next controller.
         """
 
 
@@ -63,7 +63,7 @@ class WholeTables(Uplinks):
     """Lost paths of the present state that carry no traffic since a switch-over."""
 
     def may_send(self, lane: Lane) -> bool:
-        """True if a switch may still send on a path of earlier: the switch has not been brought to
+        """True if a switch may still send on an earlier path: the switch has not been brought to
         the present state, and its port is not closed.
         """
         ready, closed = self.ready(), self.closed
@@ -88,7 +88,7 @@ class WholeTables(Uplinks):
         self.memory = memory
         self.added_rules = added_rules
         self.spares_relays = False
-        """True from a start on, as long as a switch may rely on relays of an earlier state."""
+        """True after a start, as long as a switch may rely on relays of an earlier state."""
         self._common: dict[RackId, InstallAll] = {}
         """Rules common to a rack's switches, with their encodings, kept while some switches are yet
         to be brought: after a start, switches come a few at a time.
@@ -106,8 +106,8 @@ class WholeTables(Uplinks):
     def tables(
         self, datapaths: Iterable[DatapathId], common: dict[RackId, InstallAll] | None = None
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        """All our rules for each of the given known switches; an owned switch should hold no other
-        rules.
+        """All rules of HydRA for each of the given known switches; an owned switch should hold no
+        other rules.
 
         The rules common to a rack's switches are one object, taken from ``common`` or added there.
         A switch that refuses rules of its circuits gets none of these rules.

@@ -66,7 +66,7 @@ class Burst:
 
 STRICT: Final = Burst(8.0, 640)
 """Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
-kB, since TCP hands over a few dozen frames at once, whatever the rate.
+kB, since TCP hands over a few dozen frames at once, at any rate.
 """
 LENIENT: Final = Burst(20.0, 1024)
 """Burst that may come late and all at once, when a vswitch had no processor for a moment."""

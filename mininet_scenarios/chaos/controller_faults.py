@@ -52,8 +52,8 @@ class ControllerKilled(ControllerAway):
         self.field.process.kill()
 
     def heal(self) -> None:
-        """Start the controller. On a full disk a start is refused; :class:`DiskFull` then does what
-        systemd would do, which starts the controller again and again.
+        """Start the controller. On a full disk a start is refused; :class:`DiskFull` then starts
+        the controller again and again, as systemd would.
         """
         try:
             # Other faults may keep the controller from being ready.

@@ -109,11 +109,13 @@ class Fault(ABC):
         return
 
     def cuts(self, _source: str, _destination: str) -> bool:
-        """True if the fault alone cuts off the pair of servers, whatever the controller does."""
+        """True if the fault alone cuts off the pair of servers, for any reaction of the
+        controller.
+        """
         return False
 
     def excludes(self, other: Fault) -> bool:
-        """True if the two are not to strike at the same time."""
+        """True if the two faults must not occur at the same time."""
         bars = self.bars_starts or other.bars_starts
         return self.holds == other.holds or (bars and CONTROLLER in (self.holds, other.holds))
 

@@ -461,7 +461,7 @@ def _keep(folder: Path, directory: Path, process: ControllerProcess, result: Rou
 
 
 def _defects(process: ControllerProcess) -> list[str]:
-    """Unexpected errors in the controller's log, whatever has failed elsewhere."""
+    """Unexpected errors in the controller's log, regardless of other failures."""
     lines = process.log.read_text(errors="replace").splitlines()
     return [f"the log has: {line}" for line in lines if line.startswith("Traceback")]
 

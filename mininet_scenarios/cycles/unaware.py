@@ -10,7 +10,7 @@ from apps.openflow.interface import Application, PortInfo, SwitchConnection, Swi
 
 
 class Unaware:
-    """Events that report the given ports as up, whatever their carrier.
+    """Events that report the given ports as up, regardless of carrier.
 
     Helios' topology manager activates a circuit when mirrors have moved (section 4.3.4), and does
     not learn that debounce and EDC keep the port down. The controller takes circuits without

@@ -35,7 +35,7 @@ class Server(Protocol):
 
 class GnmiTorEmulator:
     """The device and the control socket; ``up``: link states by port name; ``more``: faults that
-    the device plays beside those of all ToR switches.
+    the device plays in addition to those of all ToR switches.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The Polatis SCPI grammar from the device's side: commands in, reply text out.
 
-Written independently of the controller's codec, so that misreadings there show up here.
+Written independently of the controller's codec, so that tests show the codec's misreadings.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _parser(product: Product) -> argparse.ArgumentParser:
         "--counts",
         type=Path,
         metavar="FILE",
-        help="where the kernel's mirrors keep what they have counted, for a process that follows",
+        help="file for the counters of the kernel's mirrors, for a later process",
     )
     parser.add_argument(
         "--port",

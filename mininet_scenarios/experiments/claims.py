@@ -1,7 +1,8 @@
 """Figures and statements of the five papers, each with a band of agreeing values.
 
 A band follows from the paper and from one of five rules, the same for all papers; no band follows
-from a result of ours. Results committed before 2026-11-30 were known as the rules were written:
+from this project's results. Results committed before 2026-11-30 were known as the rules were
+written:
 
 - *measured*: a printed measurement, ± 10 %;
 - *percent*: a printed gain or cost, ± a fifth of it, 2 points at least;

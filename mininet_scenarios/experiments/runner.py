@@ -102,7 +102,7 @@ def _sha256(path: Path | None) -> str | None:
 
 
 def calibrate(console: Console) -> dict[str, float]:
-    """Measure what this machine forwards, and what experiments carry of that at most, in Mb/s."""
+    """Measure the rate that this machine forwards, and the largest rate of experiments, in Mb/s."""
     with (
         TemporaryDirectory(prefix="hydra-calibration-") as work,
         sigterm_leaves(),

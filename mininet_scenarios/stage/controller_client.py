@@ -288,7 +288,7 @@ class ControllerClient:
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def electrical_share(self, src: str, dst: str) -> float:
-        """Share of a pair's flows that is electrical beside a full circuit; 0 if none is."""
+        """Electrical share of a pair's flows while its circuit is full; 0 without a spill."""
         entries = self._json("GET", "/v1/demand")["entries"]
         found = [entry for entry in entries if (entry["src"], entry["dst"]) == (src, dst)]
         return float(found[0]["electrical_share"]) if found else 0.0

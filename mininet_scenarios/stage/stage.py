@@ -41,7 +41,9 @@ _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
 """TCP_LISTEN in the kernel's table of sockets."""
 CONGESTION: Final = "cubic"
-"""Congestion control: the default of Linux and of the papers' time, whatever this machine's is."""
+"""Congestion control: the default of Linux and of the papers' time, regardless of this machine's
+default.
+"""
 _LAST_LINES: Final = 10
 """Lines of a job's output in an error."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]

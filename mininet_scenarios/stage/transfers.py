@@ -33,8 +33,8 @@ class Wish:
     begins_s: float = 0.0
     """Begin, after the common begin of all transfers."""
     unit_bytes: int | None = None
-    """Bytes that the application makes at a time, awaiting their arrival before the next; None: no
-    waiting.
+    """Size of the application's blocks in bytes: it makes a block after the arrival of the last
+    block; None: without such waits.
     """
     disk: str | None = None
     """Disk of the source; a disk's transfers make their data in turn, with the sum of their

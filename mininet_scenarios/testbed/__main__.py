@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     fault.add_argument("port", type=int, nargs="?", help="for close and open: whose shutter")
     fault.add_argument("--times", type=int, help="for this many commands; default: until clear")
     fault.add_argument("--delay-s", type=float, default=0.0, help="for slow and late")
-    verbs.add_parser("clean", help="remove whatever a killed run left behind")
+    verbs.add_parser("clean", help="remove the remains of a killed run")
     return parser
 
 

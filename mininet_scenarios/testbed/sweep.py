@@ -17,7 +17,7 @@ from mininet_scenarios.testbed import ovs, sysctl
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, TestbedError, ip_batch, run
 
 PREFIX: Final = "hy"
-"""Prefix of every bridge and every interface of ours in the root namespace."""
+"""Prefix of every bridge and interface of the testbed in the root namespace."""
 
 _STATE, _FLAGS, _ENVIRONMENT_END = 0, 6, 48
 """Places in stat, from the field after the name."""

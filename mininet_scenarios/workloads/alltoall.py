@@ -7,7 +7,7 @@ Each rank runs as a process of its own in some host, all with the same list of p
 
 In every round each rank sends ``bytes`` to each other rank, and goes on to the next round when it
 has sent and received everything of this one; then it "computes" for a while. Arriving data is
-checked against what the sender must have sent. One thread and one selector per rank.
+compared with the expected data of its sender. One thread and one selector per rank.
 """
 
 from __future__ import annotations

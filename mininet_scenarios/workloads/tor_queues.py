@@ -26,7 +26,9 @@ HERE: Final = "127.0.0.1"
 
 
 class Sync(NamedTuple):
-    """A synchronization frame: what begins, and for a day whom to send to, and how."""
+    """A synchronization frame: the kind of interval that begins, and for a day the destination and
+    the timing.
+    """
 
     kind: int
     destination: int = 0

@@ -1,4 +1,4 @@
-"""What the conformance suite needs to know of a driver: how to get a device, and its quirks."""
+"""Drivers for the conformance suite: how to make a device, and the device's deviations."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from mininet_scenarios.patience import PATIENCE_S
 
 
 class Deviation(Enum):
-    """A way in which a device may differ from the contract; a candidate says why.
+    """A permitted deviation of a device from the contract; the candidate gives the reason.
 
-    Tests assert what the deviating device does instead: nothing is skipped.
+    Tests assert the deviating behaviour: no test is skipped.
     """
 
     ITEMS_ARE_MADE_ONE_BY_ONE = "a change that fails may leave a part of it made"
@@ -31,13 +31,15 @@ class Deviation(Enum):
 
 @dataclass(frozen=True)
 class Bench:
-    """A device that the suite may play with, and its wiring: nothing."""
+    """A device for the suite; its ports are wired to nothing."""
 
     plane: Plane
-    """What the registry builds a driver from."""
+    """The plane from which the registry builds a driver."""
     timeout_s: float = PATIENCE_S
     admin: AdminClient | None = None
-    """Of an emulator: makes it fail, and counts its moves. None for hardware and real servers."""
+    """Admin client of an emulator: injects faults, and counts moves. None for hardware and real
+    servers.
+    """
 
     def driver(self, *, timeout_s: float | None = None, name: str = "") -> OpticalSwitch:
         """A driver of the device, not connected yet."""
@@ -54,26 +56,26 @@ class Bench:
         return OPTICAL[self.plane.driver]
 
     def moves(self) -> int:
-        """Commands that moved mirrors so far; 0 where nobody counts."""
+        """Number of commands that have moved mirrors; 0 without a counter."""
         return 0 if self.admin is None else self.admin.counters().moves
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One entry of the suite's table: a driver and a device to hold it against.
+    """An entry of the suite's table: a driver and a device.
 
-    Hashable, by its identity: pytest brings tests of what is not into no useful order, and starts
-    the device anew for most of them.
+    Hashable by identity: with unhashable parameters, pytest orders tests badly, and starts the
+    device anew for most tests.
     """
 
     driver: str
     start: Callable[[], AbstractContextManager[Bench]]
     variant: str = ""
-    """Tells apart candidates of one driver."""
+    """Distinguishes candidates of the same driver."""
     faults: frozenset[FaultKind] = frozenset()
-    """Those that ``Bench.admin`` can arm; tests of others don't run."""
+    """Faults that ``Bench.admin`` can inject; tests of other faults don't run."""
     deviations: Mapping[Deviation, str] = field(default_factory=dict)
-    """Each with its reason."""
+    """Deviations, each with its reason."""
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
     @property
@@ -83,7 +85,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Slots:
-    """Ports of a device that nobody uses: the suite counts them from 0 and touches no others."""
+    """Unused ports of a device: the suite counts the ports from 0 and touches no others."""
 
     ingress: tuple[int, ...]
     egress: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Every test here runs once per candidate, on ports that nobody uses."""
+"""Every test here runs once per candidate, on unused ports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A device of somebody's is held against the suite of its role, and nothing else runs."""
+    """With a device from the command line, only the suite of its role runs."""
     driver = config.getoption("--device-driver")
     if driver is None:
         return None
@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of what a candidate's device can't be told to do."""
+    """Leave out tests that need abilities which a candidate's device lacks."""
     left_out = [item for item in items if _is_beyond(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -95,7 +95,7 @@ def deviations(candidate: Candidate) -> Mapping[Deviation, str]:
 
 @pytest.fixture(scope="module")
 def reader(running: Bench) -> Iterator[OpticalSwitch]:
-    """A driver of the suite's own: closed where it would be in the way, or else kept connected."""
+    """A driver for the suite: closed if the driver would be in the way, or else kept connected."""
     driver = running.driver(name="reader")
     yield driver
     driver.close()
@@ -105,7 +105,7 @@ def reader(running: Bench) -> Iterator[OpticalSwitch]:
 def bench(
     running: Bench, reader: OpticalSwitch, deviations: Mapping[Deviation, str]
 ) -> Iterator[Bench]:
-    """The device without faults; afterwards it is as it was found."""
+    """The device without faults; its state is restored afterwards."""
     before = reader.cross_connects()
     if Deviation.NO_SECOND_SESSION in deviations:
         reader.close()
@@ -129,7 +129,7 @@ def switch(bench: Bench) -> Iterator[OpticalSwitch]:
 
 @pytest.fixture
 def hasty(bench: Bench) -> Iterator[OpticalSwitch]:
-    """As ``switch``, for what waits until its time is up: it gives up sooner."""
+    """As ``switch``, for tests that wait for a time-out: the time-outs are shorter."""
     driver = bench.driver(timeout_s=SHORT_S)
     yield driver
     driver.close()
@@ -137,7 +137,7 @@ def hasty(bench: Bench) -> Iterator[OpticalSwitch]:
 
 @pytest.fixture
 def slots(bench: Bench, reader: OpticalSwitch, deviations: Mapping[Deviation, str]) -> Slots:
-    """Free ports: all of an emulator's, and what is left of a device that others use as well."""
+    """Free ports: all of an emulator's, or the ports of a shared device that are not in use."""
     ingress, egress = reader.size()
     present = reader.cross_connects()
     if Deviation.NO_SECOND_SESSION in deviations:
@@ -151,6 +151,6 @@ def slots(bench: Bench, reader: OpticalSwitch, deviations: Mapping[Deviation, st
 
 @pytest.fixture
 def admin(bench: Bench) -> AdminClient:
-    """The experimenter's side of an emulator."""
+    """The admin client of an emulator."""
     assert bench.admin is not None, "only emulators fail on request: mark the test needs_fault"
     return bench.admin

@@ -1,4 +1,4 @@
-"""The devices that every optical driver is held against. A new driver adds one entry here."""
+"""The devices for tests of every optical driver. A new driver adds an entry here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ SONIC_FAULTS = COMMON_FAULTS | {
 BULK_FAULTS = frozenset(
     {FaultKind.REFUSE, FaultKind.SILENT, FaultKind.PARTIAL, FaultKind.STEAL, FaultKind.LOSE_REPLY}
 )
-"""Those by which a change goes wrong, for variants of a driver that meets all with others."""
+"""Faults in which a change fails, for variants of a driver that is tested with all other faults,
+too.
+"""
 LOGIN_VARIABLE = "HYDRA_CONFORMANCE_PASSWORD"
 
 
@@ -71,7 +73,7 @@ def emulated(
     serial: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Callable[[], AbstractContextManager[Bench]]:
-    """An emulator of ours, as a process of its own on a real socket."""
+    """An emulator in a separate process on a real socket."""
     emulator = EMULATORS[driver]
     user = emulator.user
     login = None if user is None else Login(user, password_env=LOGIN_VARIABLE)
@@ -109,7 +111,7 @@ SERIAL = {Deviation.NO_SECOND_SESSION: "a serial line has one user at a time"}
 
 
 def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager[Bench]]:
-    """The example of docs/template-driver.md, on the switch that it is about."""
+    """The example of docs/template-driver.md, on the switch of the example."""
     page = (REPOSITORY / "docs" / "template-driver.md").read_text()
     (plane,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["planes"]
     options = plane["options"]
@@ -121,7 +123,7 @@ def template(*, one_by_one: bool = False) -> Callable[[], AbstractContextManager
 
 
 def sonic(protocol: str, dialect: str) -> Callable[[], AbstractContextManager[Bench]]:
-    """A SONiC switch that speaks one of its protocols, in one of the two sets of words."""
+    """A SONiC switch with one of its protocols, in one of the two vocabularies."""
 
     @contextmanager
     def start() -> Iterator[Bench]:
@@ -135,7 +137,7 @@ def sonic(protocol: str, dialect: str) -> Callable[[], AbstractContextManager[Be
 
 
 def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
-    """A real NETCONF server on our modules, written through this datastore."""
+    """A real NETCONF server on HydRA's modules, written through this datastore."""
 
     @contextmanager
     def start() -> Iterator[Bench]:

@@ -20,7 +20,7 @@ PORTS = 16
 
 @contextmanager
 def panel() -> Iterator[Bench]:
-    """A patch panel, with somebody who does at once whatever is asked."""
+    """A patch panel, with a person who does each task at once."""
 
     def work() -> None:
         while not home.wait(0.01):
@@ -44,7 +44,7 @@ def panel() -> Iterator[Bench]:
 
 @contextmanager
 def openflow_bridge() -> Iterator[Bench]:
-    """A bridge of the machine's Open vSwitch, its ports connected to nothing."""
+    """A bridge of the machine's Open vSwitch, with unconnected ports."""
     bridge = "hyXoc"
     with testbed_lock(), open_vswitch():
         command = ["ovs-vsctl", "--timeout=120", "--if-exists", "del-br", bridge]

@@ -1,4 +1,4 @@
-"""No driver goes without the suite, and docs/devices.md says where one deviates."""
+"""Every driver is in the suite, and docs/devices.md lists every deviation."""
 
 from __future__ import annotations
 

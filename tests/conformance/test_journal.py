@@ -1,4 +1,4 @@
-"""What every implementation of the journal has to do, by :mod:`hydra.journal`."""
+"""Requirements for every implementation of the journal, by :mod:`hydra.journal`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ HOUR_S = 3_600.0
 
 
 class SqliteStore:
-    """One journal, which can be opened often, and what a test does to it."""
+    """A journal that can be opened repeatedly, and faults for a test to inject."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "deep" / "journal.db")
         opening = f"journal = SqliteJournal({self._path!r})"
         self.program = f"from apps.journal.sqlite import SqliteJournal\n{opening}"
-        """Python that leaves it as ``journal``, opened for writing."""
+        """Python code that opens the journal as ``journal``, for writing."""
 
     def open(self, kept_days: float | None = None) -> SqliteJournal:
         return SqliteJournal(self._path, kept_days=kept_days)
@@ -54,7 +54,7 @@ class SqliteStore:
 
     @contextmanager
     def full(self, journal: SqliteJournal) -> Iterator[None]:
-        """There is no room for more than a few bytes."""
+        """The journal's disk has room for a few bytes only."""
         (pages,) = journal._db.execute("PRAGMA page_count").fetchone()
         journal._db.execute(f"PRAGMA max_page_count={pages}")
         yield
@@ -62,7 +62,7 @@ class SqliteStore:
 
 
 class EtcdStore:
-    """As SqliteStore, in a real etcd; each test has a prefix of its own."""
+    """As SqliteStore, in a real etcd; each test has a separate prefix."""
 
     def __init__(self, etcd: EtcdMembers) -> None:
         self._settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
@@ -80,7 +80,7 @@ class EtcdStore:
 
     @contextmanager
     def full(self, _journal: EtcdJournal) -> Iterator[None]:
-        """With this alarm, which etcd raises by itself, it takes no more."""
+        """etcd raises this alarm itself when its disk is full, and then refuses writes."""
         alarm = {"memberID": 0, "alarm": "NOSPACE"}
         etcd = Etcd(self._settings)
         etcd.ask("/maintenance/alarm", {**alarm, "action": "ACTIVATE"})
@@ -181,7 +181,7 @@ def test_entries_go_with_age(store):
     journal.write([Change(Kind.DECISION, None, {"unix_s": 0.0})])
     for day in range(6):
         journal.write([entry(day * DAY_S, f"day {day}", {})])
-    kept = ["day 2", "day 3", "day 4", "day 5"]  # as day 4 counts: day 5 may be wrong
+    kept = ["day 2", "day 3", "day 4", "day 5"]  # as on day 4: day 5 may be wrong
     assert [one["what"] for one in journal.records(Kind.ENTRY)] == kept
     assert journal.records(Kind.DECISION) == [{"unix_s": 0.0}]
 
@@ -238,7 +238,7 @@ def test_it_holds_what_was_written_over_many_openings(store, seed):
             else:
                 keyed[change.kind][change.key] = change.record
         if rng.random() < 0.1:
-            if rng.random() < 0.5:  # else it ends without a word, as a process that is killed
+            if rng.random() < 0.5:  # otherwise the process ends silently, like a killed process
                 journal.close()
             journal = store.open()
     expected = {kind: list(records.values()) for kind, records in keyed.items()}
@@ -258,7 +258,9 @@ def test_its_changes_make_it_again(store, tmp_path):
 
 @pytest.mark.parametrize("number", [1, 150])
 def test_writes_may_be_large(store, number):
-    """Larger than a transaction of etcd's: in the size of a record, and in the number of them."""
+    """Larger than etcd's limits for a transaction: the size of a record, and the number of
+    records.
+    """
     journal = store.open()
     large = {"text": "x" * (2_000_000 // number)}
     journal.write([webhook("kept"), webhook("0", **large)])
@@ -366,7 +368,7 @@ def test_nothing_of_an_owner_comes_after_it_was_taken_over(store):
 
     def write() -> None:
         try:
-            while not over.wait(0.001):  # one that never rests may keep SQLite's lock for ever
+            while not over.wait(0.001):  # a process without pauses may keep SQLite's lock for ever
                 first.write([entry(0.0, "first", {})])
                 written.set()
         except JournalTaken:
@@ -418,7 +420,9 @@ def test_threads_may_share_it(journal):
 
 
 def test_readers_see_all_of_a_write_or_nothing(store, journal):
-    """Those that share the journal, and those that look from elsewhere."""
+    """Processes that share the journal, and processes that read the journal from another
+    directory.
+    """
     journal.write([webhook("a", number=0), webhook("b", number=0)])
     ended = threading.Event()
     seen: list[list[tuple[int, ...]]] = []

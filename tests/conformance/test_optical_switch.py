@@ -1,4 +1,4 @@
-"""The contract of :class:`~hydra.roles.OpticalSwitch`, held against every driver and device."""
+"""Tests of every driver and device by the contract of :class:`~hydra.roles.OpticalSwitch`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_an_unknown_option_is_found_before_anything_connects(bench):
 
 
 def test_what_it_can_do_is_what_it_declares(bench, switch):
-    # Options may add to what every device of a driver can do.
+    # Options may add to the abilities of all devices of a driver.
     always = dataclasses.asdict(bench.module.CAPABILITIES)
     assert {
         name for name, can in always.items() if can and not getattr(switch.capabilities, name)
@@ -83,7 +83,7 @@ def test_every_free_port_at_once(switch, slots):
 
 
 def test_a_port_may_be_given_to_its_own_egress(switch, slots):
-    """Looping a ToR port back to itself is how fibres are tested."""
+    """Fibres are tested by looping a ToR port back to itself."""
     loop = slots.many((0, 0))
     switch.change([], loop)
     assert loop <= switch.cross_connects()
@@ -99,7 +99,9 @@ def test_a_repeated_change_moves_nothing(bench, switch, slots):
 
 
 def test_a_controller_that_leads_no_more_moves_nothing(bench, switch, slots, deviations):
-    """As one whose process was stopped while it moved mirrors, and goes on after its lease."""
+    """Like a controller whose process was stopped during a move of mirrors, and goes on after its
+    lease.
+    """
     before, moves = switch.cross_connects(), bench.moves()
     if Deviation.NOT_ON_THE_NETWORK not in deviations:
         with permitted(lambda: 0.0), pytest.raises(DeviceError, match="no longer leads"):
@@ -231,7 +233,7 @@ def test_alarms_are_alarms_and_reports_never_wait(bench, switch):
     if not switch.capabilities.alarms:
         assert not hasattr(switch, "reports")
         return
-    assert switch.reports() == ()  # nothing is known before the first connection
+    assert switch.reports() == ()  # the state is unknown before the first connection
     assert all(isinstance(alarm, Alarm) for alarm in switch.alarms())
     started = time.monotonic()
     assert all(isinstance(alarm, Alarm) for alarm in switch.reports())
@@ -257,7 +259,7 @@ def test_use_after_close_connects_again(switch, slots):
 
 
 def test_one_driver_used_by_several_threads(switch, slots):
-    """Calls queue up; none sees another's reply."""
+    """Calls queue up; no call gets another call's reply."""
     size, failures = switch.size(), []
 
     def work(number: int) -> None:
@@ -268,7 +270,7 @@ def test_one_driver_used_by_several_threads(switch, slots):
                 assert mine <= switch.cross_connects()
                 assert switch.size() == size
                 switch.change(mine, [])
-        except Exception as error:  # a thread's failure is this test's
+        except Exception as error:  # a failure in a thread fails this test
             failures.append(error)
 
     _run_threads(work, len(slots.ingress))
@@ -277,7 +279,9 @@ def test_one_driver_used_by_several_threads(switch, slots):
 
 def test_several_drivers_of_one_device(bench, slots, deviations):
     failures, workers = [], len(slots.ingress)
-    if Deviation.FIRST_AND_LAST_RACE in deviations:  # one that stands: neither first nor last
+    if (
+        Deviation.FIRST_AND_LAST_RACE in deviations
+    ):  # a standing cross-connect: neither first nor last
         workers -= 1
         with closing(bench.driver()) as other:
             other.change([], slots.many((workers, workers)))
@@ -411,7 +415,7 @@ def test_slow_but_in_time(switch, slots, admin):
 
 @pytest.mark.needs_fault(FaultKind.SLOW)
 def test_a_reply_that_comes_too_late_is_nobodys(bench, admin):
-    """A time-out in mid-command: what arrives afterwards is not taken for the next reply."""
+    """A time-out in mid-command: a late reply must not be taken for the next reply."""
     driver = bench.driver(timeout_s=SHORT_S)
     size = driver.size()
     before = driver.cross_connects()
@@ -478,7 +482,7 @@ def test_what_a_bad_line_makes_of_a_reply_is_not_believed(bench, slots, admin, f
 
 @pytest.mark.needs_fault(FaultKind.KILL)
 def test_a_connection_lost_in_the_middle_of_a_change(hasty, slots, admin):
-    """A serial line does not tell its end: the change takes all its time."""
+    """A lost serial line gives no error: the change takes its full time."""
     circuit = slots.many((0, 1), (1, 0))
     admin.fault(FaultKind.KILL, times=1)
     with pytest.raises(OutcomeUnknown):
@@ -489,7 +493,9 @@ def test_a_connection_lost_in_the_middle_of_a_change(hasty, slots, admin):
 
 @pytest.mark.needs_fault(FaultKind.NO_LIGHT)
 def test_a_cross_connect_that_exists_and_is_in_fault(hasty, slots, admin):
-    """It is told, it is shown, and asking again makes it anew."""
+    """A dark cross-connect is reported and shown, and a repeated request makes the cross-connect
+    anew.
+    """
     bad, good = slots.cross(0, 1), slots.cross(2, 2)
     hasty.change([], [good])
     admin.fault(FaultKind.NO_LIGHT, times=1)
@@ -589,7 +595,7 @@ def test_power_follows_the_light(switch, slots, admin):
 @pytest.mark.needs_emulated("alarms")
 def test_alarms_stand_and_are_reported_as_they_begin_and_end(switch, slots, admin):
     port = slots.ingress[0]
-    switch.change([], slots.many((0, 1)))  # some devices only complain of what they carry
+    switch.change([], slots.many((0, 1)))  # some devices raise alarms only for ports in use
     switch.reports()
     admin.alarm(port, "CR", "LOS", "no light; see fibre 7")
     standing = [alarm for alarm in switch.alarms() if alarm.port == port]

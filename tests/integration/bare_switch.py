@@ -1,4 +1,4 @@
-"""One Open vSwitch bridge without ports, and a bare OpenFlow 1.3 connection to it."""
+"""An Open vSwitch bridge without ports, and a bare OpenFlow 1.3 connection to the bridge."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _CHUNK = 1 << 20
 
 
 class BareSwitch:
-    """Speaks to a bridge's management socket; blocking, one request at a time."""
+    """Client of a bridge's management socket; blocking, one request at a time."""
 
     def __init__(self, bridge: str, connection: socket.socket | None = None) -> None:
-        """``connection`` leads to the switch; None: a bridge's management socket does."""
+        """``connection`` leads to the switch; None: connect to a bridge's management socket."""
         self.bridge = bridge
         self._socket = socket.socket(socket.AF_UNIX) if connection is None else connection
         self._socket.settimeout(PATIENCE_S)
@@ -51,7 +51,9 @@ class BareSwitch:
         return int(struct.unpack_from("!H", self._buffer, 2)[0])
 
     def confirm(self, messages: bytes, xid: int) -> list[tuple[int, int]]:
-        """Send ``messages`` and a barrier; the (type, code) of every error until its reply."""
+        """Send ``messages`` and a barrier; the (type, code) of every error before the barrier
+        reply.
+        """
         self._socket.sendall(messages + encode_barrier(xid))
         errors = []
         while True:
@@ -62,7 +64,7 @@ class BareSwitch:
                 errors.append(struct.unpack_from("!HH", reply, 8))
 
     def await_message(self, message: bytes, kind: int) -> bytes:
-        """Send ``message``; the next one of this type that comes."""
+        """Send ``message``; returns the next message of this type."""
         self._socket.sendall(message)
         while (told := self._receive())[1] != kind:
             pass
@@ -81,7 +83,7 @@ class BareSwitch:
                 return replies
 
     def flows(self) -> list[str]:
-        """The tables as ``ovs-ofctl`` shows them, without counters, sorted."""
+        """The tables in the format of ``ovs-ofctl``, without counters, sorted."""
         command = ["ovs-ofctl", "-O", "OpenFlow13", "--no-stats", "dump-flows", self.bridge]
         shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return sorted(line.strip() for line in shown.splitlines())
@@ -89,7 +91,7 @@ class BareSwitch:
 
 @contextmanager
 def bare_switch(bridge: str) -> Iterator[BareSwitch]:
-    """A new bridge for the duration; Open vSwitch runs, and is the caller's alone."""
+    """A new bridge for the duration; Open vSwitch runs, and belongs to the caller."""
     delete = ["ovs-vsctl", "--if-exists", "del-br", bridge]
     subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""Certificates by ``hydra ca``, and Open vSwitch that uses them."""
+"""Certificates by ``hydra ca``, and Open vSwitch with these certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def vsctl(*arguments: str) -> str:
 
 
 def authority(directory: Path) -> Path:
-    """With certificates for a controller at 127.0.0.1, and for the machine's switches."""
+    """An authority with certificates for a controller at 127.0.0.1, and for the machine's
+    switches.
+    """
     for arguments in (
         ["create"],
         ["issue", "controller", "--host", "127.0.0.1"],
@@ -27,7 +29,7 @@ def authority(directory: Path) -> Path:
 
 
 def of_openflow(lab: Path) -> dict[str, str]:
-    """Settings of a controller that lets in the switches of this authority alone."""
+    """Settings of a controller that accepts only switches of this authority."""
     return {
         "openflow_certificate": str(lab / "controller.pem"),
         "openflow_key": str(lab / "controller.key"),
@@ -41,6 +43,6 @@ def use_certificates(directory: Path) -> None:
 
 
 def connected() -> set[str]:
-    """Targets of the controllers that Open vSwitch says it is connected to."""
+    """Controllers to which Open vSwitch reports a connection."""
     rows = vsctl("--bare", "--columns=target", "find", "controller", "is_connected=true")
     return set(rows.split())

@@ -52,7 +52,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def machine() -> Iterator[None]:
-    """This session has the machine's Open vSwitch for itself, and its emulators are forked."""
+    """This session has exclusive use of the machine's Open vSwitch, and forks its emulators."""
     with testbed_lock(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(ocs, "_spawn", spawn_emulator)
         yield
@@ -60,7 +60,7 @@ def machine() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def switches(machine: None) -> Iterator[None]:
-    """Open vSwitch runs, for a module that makes bridges of its own."""
+    """Open vSwitch runs, for a module with its own bridges."""
     with open_vswitch():
         yield
 
@@ -72,7 +72,7 @@ def demo() -> Loaded:
 
 @pytest.fixture(scope="module")
 def shipped(request: pytest.FixtureRequest, demo: Loaded) -> Loaded:
-    """The demo's fabric, or with ``live.on_each_substrate`` one of another substrate."""
+    """The demo's fabric; with ``live.on_each_substrate``, a fabric of another substrate."""
     name: str | None = getattr(request, "param", None)
     return demo if name is None else load_configuration(CONFIGS / f"{name}.yaml")
 
@@ -88,14 +88,14 @@ def demo_testbed(machine: None, shipped: Loaded) -> Iterator[Testbed]:
 def without_audit(
     demo_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Live]:
-    """A controller that mends nothing by audit what tests do to devices."""
+    """A controller whose audits do not repair the tests' changes of devices."""
     with live(demo_testbed, tmp_path_factory.mktemp("live"), {"audit_interval_s": 0}) as network:
         yield network
 
 
 @pytest.fixture
 def network(without_audit: Live) -> Iterator[Live]:
-    """One controller for all of a module; each test leaves it as it was found."""
+    """One controller for the whole module; each test restores its state."""
     yield without_audit
     for plane in without_audit.fabric.planes:
         without_audit.testbed.ocs(plane.name).admin.clear()
@@ -104,7 +104,7 @@ def network(without_audit: Live) -> Iterator[Live]:
 
 @pytest.fixture
 def controller(demo_testbed: Testbed, tmp_path: Path) -> Iterator[ControllerProcess]:
-    """A controller of the demo fabric, ready, with a journal of its own."""
+    """A controller of the demo fabric, ready, with a separate journal."""
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     document["controller"]["journal"] = str(tmp_path / "journal.db")
     config = tmp_path / "demo.yaml"

@@ -13,7 +13,7 @@ from .live import Live
 
 @contextmanager
 def filled(disk: Path) -> Iterator[None]:
-    """Not a byte is left on it."""
+    """A disk without a free byte."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:
@@ -28,7 +28,7 @@ def filled(disk: Path) -> Iterator[None]:
 
 
 def refused_for_the_disk(network: Live) -> httpx.Response:
-    """Ask until the journal's file has no room left that it had before."""
+    """Send requests until the journal's file has no room left in its allocated blocks."""
     body = {"src": "r1", "dst": "r3", "bandwidth_mbps": 1}
     for _ in range(200):
         answer = network.api("POST", "/v1/reservations", json=body)

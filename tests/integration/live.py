@@ -1,4 +1,4 @@
-"""A running network for a test: the testbed, a controller on it, and what a test does with both."""
+"""A running network for a test: the testbed, a controller, and actions of a test."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ from .warm import warm
 CONFIGS = Path(__file__).parents[2] / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
 PATIENT: Final = {"probe_interval_s": 20.0, "timeouts": {"probe_s": 5.0}}
-"""A policy to which a path is dead after 15 s, and a new one after 5 s, in which nothing comes
-through: a busy machine stops its switches for up to 3 s."""
+"""A policy in which a path is dead after 15 s without probes, and a new path after 5 s: a busy
+machine stops its switches for up to 3 s.
+"""
 on_both_packages = pytest.mark.parametrize("package", [RYU, OS_KEN], scope="module")
-"""Runs tests with OpenFlow by either; their network is ``live(…, package=package)``."""
+"""Runs tests with OpenFlow by either package; the network is ``live(…, package=package)``."""
 on_each_substrate = pytest.mark.parametrize(
     "shipped", ["demo", "single-homed", "openflow-only"], indirect=True, scope="module"
 )
 """Runs tests on the small shipped fabric of every substrate."""
 on_one_substrate = pytest.mark.parametrize("shipped", ["demo"], indirect=True, scope="module")
-"""For what is the same on every substrate, beside tests on each."""
+"""For properties common to all substrates, in addition to tests on each substrate."""
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
-    """Wait as :func:`tests.waiting.wait_until`, asking a controller seldom enough."""
+    """Wait as :func:`tests.waiting.wait_until`, with pauses between requests to a controller."""
     waiting.wait_until(condition, seconds, every_s=0.05)
 
 
@@ -60,7 +61,7 @@ class Live:
     client: ControllerClient
     stage: Stage
     dropped_before: int
-    """Frames, by the queues of transmitters and sockets, before it began."""
+    """Frames dropped by queues of transmitters and sockets before the start."""
 
     @property
     def fabric(self) -> Fabric:
@@ -86,11 +87,13 @@ class Live:
         return self.get(path)
 
     def change(self, a: str, b: str, *planes: str) -> Any:
-        """Give two racks a circuit on one of these planes; the finished reconfiguration."""
+        """Give two racks a circuit on one of these planes; returns the finished reconfiguration."""
         return self.client.reconfigure([PairDemand(a, b, 80)], use_planes=planes or None)
 
     def begin_change(self, a: str, b: str, plane: str) -> str:
-        """Ask for a circuit between two racks on this plane, touching no others; its number."""
+        """Request a circuit between two racks on this plane, with other racks out of reach; returns
+        its number.
+        """
         return self.client.request([PairDemand(a, b, 80)], racks=(a, b), use_planes=(plane,))
 
     def state_of(self, change: str) -> str:
@@ -100,19 +103,21 @@ class Live:
         return all(device["connected"] for device in self.get("/v1/devices")["devices"])
 
     def everything_is_confirmed(self) -> bool:
-        """Whether no device or switch is yet to confirm what it has, after a lost reply, say."""
+        """True if all devices and switches have confirmed their state, for example after a lost
+        reply.
+        """
         conditions = self.get("/v1/conditions")["conditions"]
         return all(one["kind"] != "unconfirmed" for one in conditions)
 
     def conditions(self, kind: str) -> list[dict[str, Any]]:
-        """What is wrong in this way, as the controller tells it; the newest last."""
+        """Conditions of this kind, as reported by the controller; the newest last."""
         conditions = self.get("/v1/conditions")["conditions"]
         return [one for one in conditions if one["kind"] == kind]
 
     def give_everything_back(self) -> None:
-        """No reservation, no quarantine, no circuit: for the next test with this controller."""
+        """Remove reservations, quarantine and circuits: for the next test with this controller."""
         wait_until(self.devices_are_connected)
-        wait_until(self.everything_is_confirmed)  # it is asked again every 60 s at most
+        wait_until(self.everything_is_confirmed)  # the controller retries at least every 60 s
         for reservation in self.get("/v1/reservations?state=active")["reservations"]:
             answer = self.api("DELETE", f"/v1/reservations/{reservation['id']}")
             assert answer.is_success, answer.text
@@ -122,26 +127,26 @@ class Live:
         assert self.get("/v1/topology")["circuits"] == []
 
     def planes_between(self, a: str, b: str) -> tuple[str, ...]:
-        """The planes of two racks' path in the order of its hops; empty: electrical."""
+        """The planes along two racks' path, in hop order; empty: electrical."""
         for path in self.get("/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 return tuple(hop["plane"] for hop in path["hops"])
         return ()
 
     def path_of(self, reservation: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-        """State of a reservation, and the planes that it says it is on."""
+        """State of a reservation, and the reported planes of its path."""
         found = self.get(f"/v1/reservations/{reservation['id']}")
         hops = (found["path"] or {"hops": ()})["hops"]
         return found["state"], tuple(hop["plane"] for hop in hops)
 
     def kept_path(self, reservation: Mapping[str, Any]) -> tuple[str, ...]:
-        """The planes that an active reservation says it is on."""
+        """The reported planes of an active reservation."""
         state, planes = self.path_of(reservation)
         assert state == "active"
         return planes
 
     def reaches(self, source: str, destination: str, *, count: int = 2) -> bool:
-        """Whether every ping comes back, IPv4 and IPv6."""
+        """True if every ping comes back, IPv4 and IPv6."""
         server = self.fabric.server_by_name[destination]
         return all(
             self.ping(source, str(interface.ip), count=count) for interface in server.addresses
@@ -159,11 +164,11 @@ class Live:
         return sum(self.testbed.ocs(plane.name).dark_frames() for plane in self.fabric.planes)
 
     def lost_but_in_queues(self, *results: UdpResult) -> int:
-        """Datagrams of all streams so far that no queue has dropped: no transmitter's, no socket's.
+        """Datagrams of all streams so far, without drops by queues of transmitters and sockets.
 
-        A switch that a busy machine stopped finds its sockets full, and sends on in a burst, too
-        long for a slow port's queue. Where not even that may be, a test has a quiet machine
-        (``quiet``).
+        A switch that was stopped on a busy machine finds its sockets full, and then sends a burst
+        that is too long for a slow port's queue. A test that allows no such drops needs a quiet
+        machine (``quiet``).
         """
         dropped = dropped_frames(self.testbed) - self.dropped_before
         return max(0, sum(result.lost for result in results) - dropped)
@@ -171,7 +176,7 @@ class Live:
 
 @contextmanager
 def silent(bridge: str) -> Iterator[None]:
-    """A vswitch whose rules stay, and whose controller is out of its reach."""
+    """A vswitch that keeps its rules, and can't reach its controller."""
     asked = ["ovs-vsctl", "get-controller", bridge]
     target = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
     subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
@@ -197,12 +202,12 @@ def live(
     package: str = NAME,
     rules: int = 0,
 ) -> Iterator[Live]:
-    """A controller with an empty journal and these changes to the shipped file, and its policy,
-    which is ``PATIENT`` otherwise.
+    """A controller with an empty journal, these changes to the shipped file, and this policy
+    (default: ``PATIENT``).
 
-    ``cold`` where what its process is started with matters: it is then not forked off another.
-    ``package`` is what its OpenFlow runs on; by default, what ``HYDRA_OPENFLOW`` chooses for this
-    process. ``rules``: number that each push is filled up to.
+    ``cold``: start a fresh process instead of forking, for tests that depend on the environment.
+    ``package``: the OpenFlow package; default: the choice of ``HYDRA_OPENFLOW`` for this process.
+    ``rules``: number of rules in each push, after padding.
     """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())

@@ -1,7 +1,6 @@
-"""What an operator is told of an incident: by status, the page, conditions, and the alerts.
+"""An incident as seen by an operator: status, the page, conditions, and alerts.
 
-The alerts are those of a real Prometheus that judges by the shipped rules, whose times are
-shortened.
+The alerts are those of a real Prometheus with the shipped rules, whose times are shortened.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from tests.waiting import PATIENCE_S
 from .live import wait_until
 
 SHORTEST_S: Final = 4.0
-"""Nothing lasts less in shortened rules: scrapes, one a second, may fail for 3 s on a busy machine.
+"""Least duration in the shortened rules: scrapes, one a second, may fail for 3 s on a busy machine.
 """
 _UNITS_S: Final = {"s": 1, "m": 60}
 
 
 def shortened_rules(path: Path, minute_s: float) -> Path:
-    """Write the shipped rules to ``path``, with so many seconds for a minute; returns it."""
+    """Write the shipped rules to ``path``, with ``seconds`` for a minute; returns the path."""
 
     def shortened(found: re.Match[str]) -> str:
         lasts_s = int(found[2]) * _UNITS_S[found[3]] * minute_s / 60
@@ -54,16 +53,16 @@ class Operator:
     prometheus: httpx.Client
     page: Page
     began_s: float = 0.0
-    """Unix time at which the incident began."""
+    """Unix time of the start of the incident."""
 
     def run(self, *command: str) -> tuple[int, str]:
-        """`hydra COMMAND`, as an operator types it: its exit status and what it prints."""
+        """Run `hydra COMMAND`, as an operator would; returns its exit status and output."""
         done = CliRunner().invoke(hydra, [*command, "--url", self.url], prog_name="hydra")
         return done.exit_code, done.output
 
     @contextmanager
     def incident(self, fault: AbstractContextManager[None]) -> Iterator[None]:
-        """Something goes wrong, and is mended in the end."""
+        """An incident begins, and is repaired at the end."""
         self.began_s = time.time()
         with fault:
             yield
@@ -72,10 +71,10 @@ class Operator:
         print(f"{time.time() - self.began_s:5.1f} s {what}")
 
     def conditions(self, url: str | None = None) -> list[dict[str, Any]]:
-        """What is listed there, or at ``url``.
+        """The list at this path, or at ``url``.
 
-        A controller that stands by is asked again as long as it says that another one leads, or
-        nobody for the moment: that the store is lost, it knows once its patience with it is over.
+        A standby is asked again while the standby reports another leader, or no leader for the
+        moment: a standby reports the loss of the store after a time-out.
         """
         asked = f"{url or self.url}/v1/conditions"
         answers: list[httpx.Response] = []
@@ -93,7 +92,7 @@ class Operator:
         return {one["kind"] for one in self.conditions()}
 
     def is_told(self, *kinds: str, words: str, status: int = 5) -> list[dict[str, Any]]:
-        """The conditions, which are of these kinds; the status and the page say the same."""
+        """The conditions, which must be of these kinds; the status and the page must agree."""
         wait_until(lambda: self.kinds() == set(kinds))
         self.note(f"listed: {', '.join(kinds)}")
         conditions = self.conditions()
@@ -107,7 +106,7 @@ class Operator:
         return conditions
 
     def firing(self) -> set[str]:
-        """Alerts that have fired at any time since the incident began."""
+        """Alerts that have fired at any time since the start of the incident."""
         since_ms = round(1000 * (time.time() - self.began_s))
         fired = f'count_over_time(ALERTS{{alertstate="firing"}}[{since_ms}ms])'
         return {one["metric"]["alertname"] for one in ask(self.prometheus, fired)}

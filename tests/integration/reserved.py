@@ -1,4 +1,4 @@
-"""Reserved bandwidth on slow circuits, for tests: a network, and a contest on one circuit of it."""
+"""Reserved bandwidth on slow circuits, for tests: a network, and a contest on a circuit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .live import CONFIGS, live
 
 SECONDS = 8.0
 ATTEMPTS = 3
-"""A machine that is busy with other things does not always send as fast as its circuits go."""
+"""A busy machine does not always send at its circuits' rate."""
 CIRCUIT_MBPS = 20.0
-"""A fifth of the demo's, for the same reason; `benchmarks.reserved` has the demo's own."""
+"""A fifth of the demo's rate, for the same reason; `benchmarks.reserved` uses the demo's rate."""
 ELECTRICAL_MBPS = 2.0
 RESERVED_MBPS = 8.0
 
@@ -53,12 +53,12 @@ def ofctl(command: str, bridge: str) -> str:
 
 
 def contend(network, reservation):
-    """(what h11 delivered, what h12 took of the rest, what was reported meanwhile)"""
+    """(Mbps delivered by h11, Mbps of the rest delivered by h12, reports meanwhile)"""
     ends = {"steady": ("h11", "h21"), "greedy": ("h12", "h22")}
     with contest(network.stage, SECONDS, steady_mbps=RESERVED_MBPS, **ends) as under_way:
         time.sleep(SECONDS - 2)  # timed: most of the contest is over
         delivery = network.get(f"/v1/reservations/{reservation['id']}/delivery")
-        outcome = under_way.finish(SECONDS)  # timed: how long the contest lasts
+        outcome = under_way.finish(SECONDS)  # timed: the duration of the contest
     return outcome.steady.average_mbps, outcome.greedy_mbps, delivery
 
 

@@ -1,4 +1,4 @@
-"""Rules by hand, in place of a controller, for tests of the testbed itself."""
+"""Manual rules, in place of a controller, for tests of the testbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hydra agent on emulated servers: what waits in sockets brings circuits, and lies do not."""
+"""hydra agent on emulated servers: backlog in sockets brings circuits, and false reports do not."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ POLICY = {
     "poll_interval_s": 0.5,
     "demand_window_s": 1.0,
     "minimum_circuit_life_s": 0.0,
-    "elephant_mbps": 20.0,  # twice what the electrical network lets through
+    "elephant_mbps": 20.0,  # twice the electrical rate
     "agents": {"optical_share": 0.9},
 }
 LONG_S = 90
-"""More than it takes on a busy machine until what is waited for has come."""
+"""More than the longest time to the awaited result on a busy machine."""
 OPTICAL, OTHERS = "5:10", "5:20"
 
 
@@ -79,7 +79,7 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
 
 
 def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
-    """Three pairs fill their uplinks alike, and r1 can have two circuits (c-Through, 4.1)."""
+    """Three pairs load their uplinks equally, and r1 can have two circuits (c-Through, 4.1)."""
     config = yaml.safe_load(DEMO_CONFIG.read_text())
     stage = Stage(demo_testbed, demo_testbed.fabric, config, tmp_path)
     policy = {**POLICY, "demand": "backlog", "algorithm": "edmonds", "agents": {}}
@@ -116,7 +116,7 @@ def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
 
 
 def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):
-    """And what the class table holds is what an audit expects there."""
+    """The class table agrees with the table that an audit expects."""
     config = yaml.safe_load(DEMO_CONFIG.read_text())
     stage = Stage(demo_testbed, demo_testbed.fabric, config, tmp_path)
     policy = {**POLICY, "elephant_mbps": 2.0, "agents": {"elephant_mb": 1.0}}
@@ -153,7 +153,7 @@ def test_queues_of_an_agent_that_was_killed_are_made_anew_or_go(demo_testbed, tm
         "from apps.agent.scheduler import OutputScheduler; "
         "one = OutputScheduler('h12-eth0', {'r1': ['10.0.1.0/24'], 'r2': ['10.0.2.0/24']}); "
     )
-    # Nothing is cleared at these ends.
+    # These ends clean up nothing.
     for rack, present, absent in (("r1", "0a000100", "0a000200"), ("r2", "0a000200", "0a000100")):
         program = made + f"one.apply(1000.0, 0.5, ['{rack}'])"
         with stage.job("h12", "scheduler", [sys.executable, "-c", program]) as job:
@@ -168,14 +168,14 @@ def test_queues_of_an_agent_that_was_killed_are_made_anew_or_go(demo_testbed, tm
 
 
 def sent_bytes(testbed: Testbed, name: str) -> int:
-    """Of one class of h11's queues."""
+    """Bytes of a class of h11's queues."""
     shown = testbed.host("h11").cmd("tc -s class show dev h11-eth0")
     found = re.search(rf"class htb {name} .*?Sent (\d+) bytes", shown, re.DOTALL)
     return int(found[1]) if found else 0
 
 
 def optical_mbps(agents: AgentStage, src: str, dst: str) -> float:
-    """What one rack sends another over their circuits."""
+    """Bytes from a rack to another rack over their circuits."""
     circuits = agents.ask("GET", "/v1/topology").json()["circuits"]
     return sum(
         (one["a_to_b_mbps"] or 0.0) + (one["b_to_a_mbps"] or 0.0)
@@ -185,7 +185,7 @@ def optical_mbps(agents: AgentStage, src: str, dst: str) -> float:
 
 
 def counted(bridge: str, which: str) -> int | None:
-    """Packets of the class table's rule for elephants (tcp), or of that for others."""
+    """Packets of the class table's rule for elephants (TCP), or of the rule for other traffic."""
     flows = run(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, "table=3"])
     priority = {"tcp": "priority=60,tcp", "electrical": "priority=10 "}[which]
     for line in flows.splitlines():

@@ -1,4 +1,4 @@
-"""Bad input to the live controller: one clear error each, and nothing changes."""
+"""Bad input to the live controller: a clear error for each request, and no change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A pair whose circuit is full uses the electrical network, too: who moves, and who says so."""
+"""A pair with a full circuit uses the electrical network, too: which flows move, and the
+reports.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ pytestmark = [
 PATIENCE_S = 60.0
 SENDERS = ("h11", "h12")
 STREAMS = 32
-"""Of each server. Ports of connections are drawn by the kernel: all 64 miss one part of 6 with a
-chance of 1 in 100,000 (16 of one server: 1 in 20).
+"""Number of connections of each server. The kernel chooses their ports at random: the chance that
+all 64 miss a sixth of the buckets is 1 in 100,000 (with 16 of one server: 1 in 20).
 """
 SCALE = 0.1
-"""Circuits of 10 Mb/s: a busy machine fills them, too."""
+"""Circuits of 10 Mb/s, which even a busy machine fills."""
 
 
 def config_of(fabric):
@@ -54,7 +56,7 @@ def network(slow_testbed, tmp_path):
 
 
 def fill(network):
-    """TCP from r1 to r2, all that its circuit carries."""
+    """TCP from r1 to r2, at the full rate of the circuit."""
     stack = ExitStack()
     for ends in zip(SENDERS, ("h21", "h22"), strict=True):
         stack.enter_context(tcp_transfer(network.stage, *ends, 5201, 120.0, streams=STREAMS))
@@ -62,7 +64,7 @@ def fill(network):
 
 
 def electrical_mbps(network, seconds=1.0):
-    """What r1's servers send by their electrical uplinks."""
+    """Traffic of r1's servers on their electrical uplinks."""
     servers = (network.fabric.server_by_name[name] for name in SENDERS)
     ports = [server.vswitch.electrical_port for server in servers]
     before = sent_bytes(ports)
@@ -81,9 +83,10 @@ def connections(captures):
 
 
 def while_the_share_stays(network):
-    """Connections by the port that they take, in a second in which none is told to take another.
+    """Connections by the port that they use, in a second without changes of the ports.
 
-    Both ports carry some: TCP that starves on a slow link may be silent for a second and longer.
+    Both ports carry some connections: TCP that starves on a slow link may be silent for a second
+    and longer.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:

@@ -1,4 +1,4 @@
-"""Switches that forward by flows that they cached before their rules changed."""
+"""Switches that forward by flows cached before their rules changed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ PPS = 20
 
 @contextmanager
 def revalidation_stopped() -> Iterator[None]:
-    """Stop the threads in which Open vSwitch looks at its cached flows (ptrace(2)), and no others.
+    """Stop the threads in which Open vSwitch revalidates its cached flows (ptrace(2)), and no
+    others.
 
-    Its main thread changes rules, confirms barriers and forwards meanwhile.
+    The main thread changes rules, confirms barriers and forwards meanwhile.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     tasks = Path(f"/proc/{int(_PID_FILE.read_text())}/task").iterdir()
@@ -53,20 +54,20 @@ def revalidation_stopped() -> Iterator[None]:
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    # Longer than the threads are stopped, also where this process waits for a processor meanwhile.
+    # Longer than the threads are stopped, even if this process waits for a processor meanwhile.
     with live(demo_testbed, tmp_path, {"drain": {"bound_ms": 10_000}}) as network:
         yield network
 
 
 def test_nothing_moves_before_switches_have_forgotten_the_circuit(network):
-    """Datagrams so sparse that between two of them the circuits' counters stand still."""
+    """Datagrams so sparse that the circuits' counters stand still between two datagrams."""
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
     with paced_stream(network.stage, "h11", "h21", pps=PPS, payload_bytes=100, count=60) as udp:
         time.sleep(5 / PPS)  # timed: five datagrams are under way
         with revalidation_stopped():
             change = network.begin_change("r1", "r2", "p2")
-            time.sleep(STOPPED_S)  # timed: nothing may change meanwhile
+            time.sleep(STOPPED_S)  # timed: no change is allowed meanwhile
             assert network.planes_between("r1", "r2") == ("p1",)
         wait_until(lambda: network.state_of(change) == "done")
         result = udp.finish(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""A Calient switch on which others have made connections, which they gave no names."""
+"""A Calient switch with unnamed connections of other users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A short form of `python -m benchmarks.chaos`: rounds of fixed seeds, and a fault that lies."""
+"""A short form of `python -m benchmarks.chaos`: rounds of fixed seeds, and a fault with a false
+report.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def test_nothing_promised_is_broken(substrate):
 
 
 class Undeclared(UplinkDown):
-    """Cuts a server off for longer than is allowed, and says that it does not."""
+    """Cuts a server off for longer than allowed, and reports no cut."""
 
     def touches(self, source: str, destination: str) -> bool:
         return False
@@ -49,6 +51,8 @@ def test_what_a_fault_did_not_declare_is_found(tmp_path):
     evidence = (tmp_path / f"seed-{SEED}-single-homed-openflow" / "evidence.txt").read_text()
     trails = evidence.partition("where they were seen:")[2]
     towards = trails.partition("h21 to h11 over IPv4")[2].partition(" over IPv")[0]
-    assert towards.count(" hys-h21 in") > 5  # they left their server, and were lost at the end
+    assert (
+        towards.count(" hys-h21 in") > 5
+    )  # the datagrams left their server, and were lost at the end
     assert towards.count(" hys-h21 in") > towards.count(" hys-h11 out") + 5
     assert FAULTS.keys().isdisjoint(faults)

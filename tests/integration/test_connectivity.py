@@ -1,4 +1,4 @@
-"""Every rack pair works in every phase, and traffic takes the network that it should."""
+"""Every rack pair works in every phase, and traffic uses the intended network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def running(demo_testbed, tmp_path_factory):
 
 @pytest.fixture
 def network(running):
-    """One controller for all of the module; each test leaves it as it was found."""
+    """One controller for the whole module; each test restores its state."""
     yield running
     running.give_everything_back()
 
@@ -78,7 +78,9 @@ def test_own_rack_traffic_never_touches_the_electrical_network(network):
 
 
 def test_two_hops_over_two_planes(network):
-    """Rack 1 relays in its ToR: its servers see nothing of it, and no frame goes electrical."""
+    """Rack 1 relays in its ToR: its servers receive none of the frames, and no frame goes
+    electrical.
+    """
     assert network.reserve("r1", "r2", 30)["state"] == "active"
     assert network.reserve("r1", "r3", 30)["state"] == "active"
     relayed = network.reserve("r2", "r3", 30)

@@ -1,5 +1,6 @@
-"""deploy/container/Containerfile, built and run by podman; where there is none, it is linted only
-(``tests/unit/deploy/test_container.py``)."""
+"""deploy/container/Containerfile, built and run by podman; without podman, only linted
+(``tests/unit/deploy/test_container.py``).
+"""
 
 from __future__ import annotations
 
@@ -26,18 +27,18 @@ pytestmark = [
     ),
 ]
 IMAGE = "localhost/hydra-tested"
-# crun refuses a machine that has control groups of both versions.
+# crun refuses a machine with control groups of both versions.
 PREPARE = "mount -t tmpfs none /run; mount -t cgroup2 none /sys/fs/cgroup; exec sleep infinity"
 
 
 class Podman:
-    """podman with images of its own, in namespaces that end with whatever still runs in them."""
+    """podman with separate images, in namespaces that end together with all processes inside."""
 
     def __init__(self, storage: Path) -> None:
         configuration = storage / "storage.conf"
         places = f'graphroot = "{storage}/images"\nrunroot = "{storage}/run"\n'
         configuration.write_text(f'[storage]\ndriver = "overlay"\n{places}')
-        # Without systemd, nobody but the test asks for a container's health.
+        # Without systemd, only the test checks a container's health.
         own = {"CONTAINERS_STORAGE_CONF": str(configuration), "DISABLE_HC_SYSTEMD": "true"}
         self._environment = os.environ | for_downloads() | own
         apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -51,7 +52,7 @@ class Podman:
         self._outer.wait()
 
     def run(self, *command: str | Path) -> str | None:
-        """What a command says if it fails."""
+        """The output of a failed command."""
         done = self._run(*command)
         return done.stdout + done.stderr if done.returncode else None
 
@@ -88,7 +89,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
 
 @pytest.fixture
 def container(podman: Podman, tmp_path: Path) -> str:
-    """Id of a container that runs with the documented restrictions, and no network but its own."""
+    """Id of a container with the documented restrictions, and a network of its own."""
     configuration = yaml.safe_load(DEMO_CONFIG.read_text())
     configuration["controller"]["journal"] = "/var/lib/hydra/journal.db"
     fabric = tmp_path / "fabric.yaml"
@@ -102,7 +103,9 @@ def container(podman: Podman, tmp_path: Path) -> str:
 
 
 def limit(name: str) -> str:
-    """The option for a limit as this process has it, since podman may ask for more than it may."""
+    """The option that sets a limit to this process's own limit, since podman may request a higher
+    limit.
+    """
     hard = resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}"))[1]
     return f"--ulimit={name}={hard}:{hard}"
 

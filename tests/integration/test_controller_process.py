@@ -1,4 +1,4 @@
-"""The controller as a process: it starts, stops, crashes, starts again, and fails aloud."""
+"""The controller as a process: start, stop, crash, restart, and failures with a message."""
 
 from __future__ import annotations
 

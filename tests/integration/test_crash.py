@@ -1,4 +1,6 @@
-"""A controller killed in the middle of a change: traffic goes on, and the next one clears up."""
+"""A controller killed in the middle of a change: traffic goes on, and the next controller
+recovers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from .live import PATIENT, live, wait_until
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 SILENT_S = 80.0
-"""Until a switch that does not answer is given up."""
+"""Time until a silent switch is given up."""
 PHASES = ["queued", "diverting", "draining", "moving", "gating", "activating"]
 
 
@@ -35,14 +37,16 @@ def network(demo_testbed, tmp_path):
     ],
 )
 def test_killed_in_each_phase(network, phase):
-    """The pair that moves is cut off in no phase, with a dead controller and with the next one."""
+    """The moving pair is cut off in no phase, with a dead controller and with the next
+    controller.
+    """
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")
     with killed_at_the_end(network):
         change = network.begin_change("r1", "r2", "p2")
         reached = PHASES[PHASES.index(phase) :]
         while (state := network.state_of(change)) not in reached and state != "done":
-            time.sleep(0.01)  # it answers 100 requests a second for long
+            time.sleep(0.01)  # the controller answers 100 requests a second for long
     assert network.state_of(change) in ("failed", "done"), "the next one knows of it"
     assert network.planes_between("r3", "r4") != ()
     network.change("r1", "r2", "p1")
@@ -51,11 +55,13 @@ def test_killed_in_each_phase(network, phase):
 
 
 def test_ctrl_c_in_the_middle_of_a_change_waits_for_its_end(network):
-    """It talks to switches until it is done, in far less time than one silent switch would take."""
+    """The controller talks to switches until the work is done, in far less time than a silent
+    switch would take.
+    """
     network.change("r1", "r2", "p1")
     change = network.begin_change("r1", "r2", "p2")
     while network.state_of(change) == "queued":
-        time.sleep(0.01)  # it answers 100 requests a second for long
+        time.sleep(0.01)  # the controller answers 100 requests a second for long
     started_s = time.monotonic()
     os.killpg(network.process.pid, signal.SIGINT)
     wait_until(lambda: not network.process.running)
@@ -68,8 +74,10 @@ def test_ctrl_c_in_the_middle_of_a_change_waits_for_its_end(network):
 
 @contextmanager
 def killed_at_the_end(network):
-    """A controller killed when the block ends, and started again: nobody is cut off meanwhile,
-    h31 and h41, whose pair stays, lose nothing, and the next one clears up.
+    """A controller killed at the end of the block, and started again.
+
+    No pair is cut off meanwhile; h31 and h41, whose pair stays, lose no datagram; and the next
+    controller recovers.
     """
     dark = network.dark_frames()
     with paced_stream(network.stage, "h31", "h41", pps=200, payload_bytes=200) as udp:
@@ -86,8 +94,8 @@ def killed_at_the_end(network):
 
 
 def consistent(network):
-    """Each circuit that the controller knows is two cross-connects, or one where it is one-way;
-    and there are no others.
+    """Each known circuit has two cross-connects (a one-way circuit one), and there are no
+    others.
     """
     circuits = network.get("/v1/topology")["circuits"]
     return all(

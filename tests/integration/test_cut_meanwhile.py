@@ -1,4 +1,4 @@
-"""Fibres cut while nobody could hear of it: found by carrier, without a probe."""
+"""Fibres cut while no controller runs: found by carrier, without a probe."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cut_fibre(interface):
 
 
 def test_while_the_controller_was_dead(network):
-    """It is known before the controller says that it is ready, and the pair is elsewhere soon."""
+    """The cut is known before the controller is ready, and the pair has another path soon."""
     network.process.kill()
     with cut_fibre("hyc-p1-1"):
         network.process.start()

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, in front of a controller that moves a real network."""
+"""The dashboard in a real browser, with a controller of a real network."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ POLICY = {
     "demand_window_s": 1.0,
     "quarantine_s": None,
 }
-"""Demand is known soon."""
+"""A policy with quickly measured demand."""
 SLOW_DRAIN = {"reads": 100, "interval_ms": 40, "bound_ms": 20_000}
-"""Takes 4 s, so that a page can be seen to show it."""
+"""A change of 4 s, so that a page can show the change."""
 WATCH = """() => {
   window.shown = [];
   const facts = document.getElementById('reconfiguration-facts');
   new MutationObserver(() => window.shown.push(facts.textContent.split(' · ')[0].split(': ')[1]))
     .observe(facts, { childList: true, characterData: true, subtree: true });
 }"""
-"""Keeps every state of a reconfiguration that the page shows."""
+"""Records every state of a reconfiguration shown by the page."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def dry_run(network, page):
         if ask.get_by_role("button", name="Carry out plan").is_visible():
             return ask
         ask.get_by_role("button", name="Cancel").click()
-        page.wait_for_timeout(250)  # timed: then it is asked again
+        page.wait_for_timeout(250)  # timed: then the test asks again
     raise AssertionError("the page never offered a plan")
 
 
@@ -102,7 +102,7 @@ def test_a_viewer_sees_what_an_operator_does_and_can_change_nothing(demo_testbed
             expect(page.locator("#summary")).to_contain_text("epoch 1")
             expect(page.locator("#who")).to_have_text("vera, viewer")
             expect(page.get_by_role("button", name="Plan…")).to_have_count(0)
-    page.excused += ["401", "ERR_"]  # the browser reports each of them itself
+    page.excused += ["401", "ERR_"]  # the browser itself reports each error
 
 
 def test_a_circuit_that_moves_is_seen_to_run_empty(network, page):

@@ -1,4 +1,4 @@
-"""Fibres that are dead in one direction only: there is light, and nothing comes through."""
+"""Fibres dead in one direction only: there is light, and no frame passes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .live import live, wait_until
 pytestmark = pytest.mark.ovs
 
 INTERVAL_S = 4.0
-"""A path is dead after 3 s in which nothing comes through, and all of them if a busy machine stops
-its switches for as long."""
+"""A path is dead after 3 s without a probe; all paths would be, if a busy machine stopped its
+switches for as long.
+"""
 SHORT_S = 0.4
 
 
@@ -32,7 +33,7 @@ def often_probed(demo_testbed, tmp_path):
 
 
 def kill_direction(plane, from_rack):
-    """Take one mirror of the emulated switch away, behind its emulator too."""
+    """Remove a mirror of the emulated switch, without the emulator's knowledge."""
     fibre = f"hyc-{plane}-{from_rack}"
     subprocess.run(["tc", "filter", "del", "dev", fibre, "ingress"], check=True)
 
@@ -48,7 +49,7 @@ def test_a_reservation_goes_elsewhere(network, source):
         (reservation,) = network.get("/v1/reservations")["reservations"]
         return (reservation["state"], reservation["path"]["hops"][0]["plane"]) == ("active", "p2")
 
-    wait_until(is_elsewhere)  # it says so once its path is up
+    wait_until(is_elsewhere)  # the reservation reports its active state once its path is up
     ports = network.get("/v1/quarantine")["ports"]
     assert {port["port"] for port in ports} == {"hyt-r1-p1", "hyt-r2-p1"}
     assert all("3 probes in a row lost from r" in port["reason"] for port in ports)

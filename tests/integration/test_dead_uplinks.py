@@ -1,4 +1,4 @@
-"""Servers without a link to their ToR: where there is another way, they take it."""
+"""Servers without a link to their ToR take a detour, if there is one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def network(demo_testbed, tmp_path):
 
 
 def down(network):
-    """Servers' vswitches that are known to have no uplink to their ToR, or ToRs to servers."""
+    """Servers with a known dead uplink, at the vswitch or at the ToR."""
     devices = network.get("/v1/devices")["devices"]
     return [d["name"] for d in devices if d["detail"].endswith("uplink down")]
 
 
 def test_an_uplink_that_was_dead_before(network):
-    """The rack's circuit comes up without that server, and leaves it its electrical way."""
+    """The rack's circuit comes up without that server, which keeps its electrical path."""
     network.testbed.kill_uplink("h11")
     try:
         wait_until(
@@ -50,7 +50,7 @@ def test_a_server_whose_optical_uplink_is_dead(network):
             return any(d["detail"] == "optical uplink down" for d in devices)
 
         wait_until(noticed)
-        for other in ("h12", "h21", "h31"):  # rules follow what was noticed
+        for other in ("h12", "h21", "h31"):  # rules follow the detection
             wait_until(lambda other=other: network.reaches("h11", other))
             wait_until(lambda other=other: network.reaches(other, "h11"))
         with network.testbed.frames_at("h12", "optical", expression="vlan and ip") as optical:
@@ -66,7 +66,7 @@ def test_a_server_whose_optical_uplink_is_dead(network):
     "shipped", ["single-homed", "openflow-only"], indirect=True, scope="module"
 )
 class TestSingleHomed:
-    """There is no other way; the rack and its circuits do without that server."""
+    """There is no detour; the rack and its circuits work without that server."""
 
     def test_its_rack_does_without_it_and_gets_it_back(self, network):
         network.testbed.kill_uplink("h11")
@@ -81,11 +81,11 @@ class TestSingleHomed:
         finally:
             network.testbed.restore_uplink("h11")
         wait_until(lambda: not down(network))
-        for other in ("h12", "h21", "h31"):  # rules follow what was noticed
+        for other in ("h12", "h21", "h31"):  # rules follow the detection
             wait_until(lambda other=other: network.reaches("h11", other))
 
     def test_circuits_outlive_the_electrical_network_of_their_racks(self, network):
-        """Unicast that is on a circuit needs nothing else; neighbours are known already."""
+        """Unicast on a circuit needs nothing else: neighbours are already resolved."""
         assert network.reserve("r1", "r2")["state"] == "active"
         assert network.reaches("h11", "h21")
         network.testbed.cut_electrical("h11")

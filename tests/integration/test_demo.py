@@ -1,4 +1,4 @@
-"""The demo takes itself down, whenever it is told to stop."""
+"""The demo cleans up, whenever it is interrupted."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = [pytest.mark.takes(50), pytest.mark.ovs, pytest.mark.usefixtures("m
 
 
 def wait_until_it_runs(demo: subprocess.Popen[str], out: Path) -> None:
-    """Until the controller is up and the first ranks exchange data."""
+    """Time until the controller is up and the first ranks exchange data."""
     wait_until(lambda: list(out.glob("work/b/*alltoall*.out")) or demo.poll() is not None)
     assert demo.poll() is None, demo.communicate()[0]
     time.sleep(0.5)  # timed: the interruption comes somewhere in the exchange
 
 
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
-    clean_up()  # what a killed session left is no fault of the test
+    clean_up()  # remains of a killed session do not fail the test
     before = Machine.now()
     command = [sys.executable, "-m", "mininet_scenarios.demo", "--quick", "--only", "b"]
     demo = subprocess.Popen(

@@ -23,13 +23,13 @@ ADDRESS = "unix:/var/run/openvswitch/db.sock"
 BRIDGE = "hytor-r1"
 SERVERS, OPTICAL = ["hys-h11", "hys-h12"], ["hyt-r1-p1", "hyt-r1-p2"]
 ELECTRICAL = "hyl-r1"
-"""Of the single-homed fabric, whose ToRs are otherwise named and numbered as the demo's."""
+"""ToR of the single-homed fabric, whose ToRs otherwise have the demo's names and numbers."""
 PARKED = PortVlans(frozenset({4000}))
 
 
 @pytest.fixture(scope="module")
 def bridge(switches):
-    """The demo's first ToR, alone: with its ports, but without anything behind them."""
+    """The demo's first ToR alone: with its ports, but without connected devices."""
     ports = []
     for port in [*SERVERS, *OPTICAL, ELECTRICAL]:
         ports += ["--", "add-port", BRIDGE, port]
@@ -87,7 +87,7 @@ def test_show_of_a_tor_with_the_electrical_network_behind_it(tor, tmp_path):
 
 
 def test_a_tor_that_openflow_controls(bridge, tmp_path):
-    """Links and counters; there is nothing to set."""
+    """Links and counters can be read; there are no VLANs to set."""
     device = commands(CONFIGS / "openflow-only.yaml", tmp_path)
     document = json.loads(device("show", "r1", "--json").stdout)
     ports = {port["port"]: port for port in document["ports"]}

@@ -1,4 +1,4 @@
-"""A controller whose disk is full, or whose clock is set: traffic goes on, and so does it."""
+"""A controller with a full disk or a changed clock: traffic and controller go on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_full_disk_stops_changes_and_no_traffic(demo_testbed, tmp_path, disk):
 
 @pytest.fixture
 def clock(tmp_path, monkeypatch):
-    """Sets the time of day of processes that are started from now on: by so many seconds."""
+    """Shifts the time of day, in s, of processes started from now on."""
     preloaded = Preloaded(tmp_path)
     for name, value in preloaded.environment.items():
         monkeypatch.setenv(name, value)
@@ -60,7 +60,7 @@ def clock(tmp_path, monkeypatch):
 
 
 def today(network):
-    """What the controller takes for the time of day."""
+    """The controller's time of day."""
     return network.reserve("r1", "r3", 1, hold_s=60)["created_unix_s"]
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(50)]
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    """A controller that looks for drift only when it is asked, and probes no path that has some."""
+    """A controller that looks for drift only on request, and probes no path with drift."""
     with live(demo_testbed, tmp_path, {"audit_interval_s": 0, "probe_interval_s": 0}) as network:
         network.reserve("r1", "r2")
         network.change("r3", "r4", "p2")
@@ -46,7 +46,7 @@ def reconcile(network):
 
 
 def change_mirrors(network, plane, disconnect=(), connect=()):
-    """As somebody does who works on the device beside the controller."""
+    """A change by a person at the device."""
     device = optical_switch(network.fabric.plane_by_name[plane], PATIENCE_S)
     device.open()
     device.change(disconnect, connect)
@@ -85,8 +85,10 @@ def test_rules_are_compared_and_mended_in_one_bundle(network):
 
 
 def test_a_rule_that_others_have_replaced_is_mended_and_stays(network):
-    """Theirs has another cookie: it is not removed by that after ours has taken its place. Nor does
-    a rule of theirs under a cookie of ours take ours along.
+    """A foreign rule has another cookie: its removal by cookie does not remove HydRA's rule in its
+    place.
+
+    And the removal of HydRA's rule does not remove a foreign rule with HydRA's cookie.
     """
     bridge = network.fabric.server_by_name["h11"].vswitch.bridge
     held = ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, "table=5,metadata=2"]
@@ -107,7 +109,7 @@ def test_a_rule_that_others_have_replaced_is_mended_and_stays(network):
 
 
 def test_a_learning_tor_that_lost_its_rule_learns_again(network):
-    """Others' rules on it are theirs; ours comes back, and with it the servers."""
+    """Foreign rules stay; HydRA's rule comes back, and with it the servers."""
     tor = network.fabric.racks[0].tor.bridge
     flows(tor, "add-flow", "priority=7,udp,udp_dst=9,actions=drop")
     assert drift(network) == []
@@ -116,7 +118,7 @@ def test_a_learning_tor_that_lost_its_rule_learns_again(network):
     items = [(item["device"], item["subject"], item["actual"]) for item in drift(network)]
     assert items == [("r1", "table ingress, priority 0, tor-normal", "nothing")]
     assert reconcile(network)["left"]["items"] == []
-    # What Open vSwitch has cached of a ToR without the rule is looked at within half a second.
+    # Open vSwitch revalidates cached flows of a ToR without the rule within half a second.
     wait_until(lambda: network.reaches("h11", "h12") and network.reaches("h11", "h21"))
     flows(tor, "del-flows", "udp,udp_dst=9")
 
@@ -165,9 +167,9 @@ def test_it_is_noticed_and_mended_unasked_and_nobody_else_suffers(watchful):
 
 
 def test_a_cross_connect_taken_away_is_a_lost_carrier_first(network):
-    """Its reservation is elsewhere at once; the half that is left is cleared away later.
+    """Its reservation moves at once; the remaining half is cleared later.
 
-    An audit that looks in between sets the circuit up again: here it looks when it is asked to.
+    An audit in between would set the circuit up again: here audits come on request only.
     """
     change_mirrors(network, "p1", disconnect=[CrossConnect(1, 16 + 2)])
     wait_until(lambda: network.planes_between("r1", "r2") == ("p2",))
@@ -194,7 +196,7 @@ def test_by_policy_it_is_only_reported(demo_testbed, tmp_path):
 def test_a_vswitch_that_lost_all_its_rules_gets_them_as_soon_as_its_probes_are_missed(
     demo_testbed, tmp_path
 ):
-    """However far apart audits are: until then, its server is cut off."""
+    """For any interval of audits: until the next audit, the vswitch's server is cut off."""
     settings = {"audit_interval_s": 1000, "probe_interval_s": 0.2}
     with live(demo_testbed, tmp_path, settings) as network:
         network.reserve("r1", "r2")

@@ -1,4 +1,4 @@
-"""Experiments on the data plane in short form, as users start them; and what they leave behind."""
+"""Experiments on the data plane in short form, as users start them; and their clean-up."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def running(names: str) -> str:
 def fig7_results(
     machine: None, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
-    """Of the short form's exchange that fills all circuits; its other one takes as long again."""
+    """Duration of the short form's exchange that fills all circuits; its other exchange takes as
+    long again.
+    """
     results = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fig7, "SHORT", replace(fig7.SHORT, kernels=(fig7.ALLTOALL,)))
@@ -71,7 +73,7 @@ def test_mpi_is_faster_on_circuits_and_went_through_the_network(fig7_results):
     _, result = fig7_results
     assert [row["figure"] for row in result["rows"] if row["met"] is False] == []
     [carried] = [row["ours"] for row in result["rows"] if "servers' ports" in row["figure"]]
-    assert 1 < float(carried) < 1.5  # headers, acknowledgements, and what launching says
+    assert 1 < float(carried) < 1.5  # headers, acknowledgements, and messages of the launch
     assert {row[2] for row in result["tables"][0]["rows"]} == {"0", "3", "4"}  # circuits
 
 
@@ -97,7 +99,7 @@ def test_the_report_has_it(fig7_results, tmp_path):
 
 
 def test_interrupted_among_ranks_it_leaves_nothing_behind(tmp_path):
-    clean_up()  # what a killed session left is no fault of the test
+    clean_up()  # remains of a killed session do not fail the test
     before = Machine.now()
     run = started("fig7", tmp_path)
     deadline = time.monotonic() + 60
@@ -118,7 +120,7 @@ def test_a_calibration_gives_rates_that_the_machine_can_carry(tmp_path, narrator
     mbps = forwarded_mbps(tmp_path / "calibration", narrator)
     scale = Rates(forwarded_mbps=mbps).scale(10_000.0)
     assert scale.mbps(10_000.0) < mbps
-    assert scale.divisor > 1  # or this machine forwards 25 Gb/s in userspace
+    assert scale.divisor > 1  # otherwise this machine would have to forward 25 Gb/s in userspace
 
 
 def test_changed_by_hand_as_published(tmp_path, narrator):

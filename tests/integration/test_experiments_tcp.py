@@ -57,7 +57,7 @@ rates = pytest.mark.quiet("compares rates or times with what the network could d
 
 @pytest.fixture(autouse=True)
 def warm_starts(monkeypatch):
-    """For controllers that experiments start."""
+    """For controllers started by experiments."""
     defaults = ControllerProcess.__init__.__kwdefaults__
     monkeypatch.setitem(defaults, "launch", warm().launch)
     monkeypatch.setattr(controller_process, "launch", warm().launch)
@@ -104,7 +104,7 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
         run = fig5_scenario.run(stage, plan, CycleName.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
-    assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
+    assert run.optical_mbps > 2 * run.electrical_mbps  # ten times the value, on an idle machine
     assert run.share > 0.3
     assert max(run.mbps) > 2 * run.electrical_mbps
 
@@ -166,7 +166,7 @@ def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
     for one in costs:
         assert (one.cpu_s_per_gbit is None) == (default_datapath() == "system")
         assert one.cpu_s_per_gbit is None or one.cpu_s_per_gbit > 0
-    assert rules.count("actions=") == 2  # the last transfer was a plain one
+    assert rules.count("actions=") == 2  # the last transfer was a plain transfer
 
 
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):

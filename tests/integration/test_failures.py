@@ -1,4 +1,4 @@
-"""Whatever dies, every rack pair keeps a working path, and the operator is told what died."""
+"""After any failure, every rack pair keeps a working path, and the operator gets a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.takes(120), pytest.mark.ovs]
 
 @on_each_substrate
 def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
-    """What the controller can't read at its start is unknown, not gone."""
+    """A device that can't be read at the start is unknown, not gone."""
     first, second = network.reserve("r1", "r2"), network.reserve("r1", "r3")
 
     def kept():
@@ -55,7 +55,9 @@ def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
 
 @on_each_substrate
 def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
-    """It is told in words, promises nothing, and sends electrically; then it has room again."""
+    """The switch's refusal is reported, its server gets no promises, and sends electrically; then
+    the switch has room again.
+    """
     server = network.fabric.server_by_name["h11"]
     tor = network.fabric.racks[server.rack].tor
     name, bridge = ("r1", tor.bridge) if server.vswitch is None else ("h11", server.vswitch.bridge)
@@ -75,7 +77,7 @@ def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
         wait_until(network.everything_is_confirmed)
         with pytest.raises(ControllerError, match=re.escape(words)):
             network.change("r1", "r2")
-        if server.vswitch is not None:  # a ToR's table fits again once the path is withdrawn
+        if server.vswitch is not None:  # the ToR's table fits again once the path is withdrawn
             (refused,) = network.conditions("rules-refused")
             assert refused["subjects"] == [bridge]
             assert words in refused["what"] and why in refused["what"]
@@ -124,7 +126,7 @@ def test_a_cut_fibre_moves_the_reservation(network):
     subprocess.run(["ip", "link", "set", "dev", cut, "down"], check=True)
     wait_until(lambda: network.client.path_between("r1", "r2").planes == ("p2",))
     assert network.reaches("h11", "h21")
-    wait_until(lambda: network.path_of(reservation) == ("active", ("p2",)))  # once it is up
+    wait_until(lambda: network.path_of(reservation) == ("active", ("p2",)))  # once the path is up
     ports = {port["port"]: port for port in network.get("/v1/quarantine")["ports"]}
     assert ports.keys() == {"hyt-r1-p1", "hyt-r2-p1"}
     assert "carrier lost at r1:hyt-r1-p1" in ports["hyt-r1-p1"]["reason"]
@@ -150,7 +152,9 @@ def test_a_cut_fibre_moves_the_reservation(network):
 
 @on_each_substrate
 def test_a_port_that_its_tor_has_lost_leads_nowhere(network):
-    """Somebody deletes it from the switch, or pulls the line card: no port is told as down."""
+    """A person deletes the port from the switch, or pulls the line card: no port is reported as
+    down.
+    """
     name = "hyt-r1-p1"
     bridge = vsctl("port-to-br", name)
     number = vsctl("get", "interface", name, "ofport")
@@ -182,7 +186,7 @@ def ids_of(listed):
 
 @on_one_substrate
 def test_a_killed_controller_is_not_missed(network):
-    """SIGKILL under traffic; the next one adopts what stands and moves nothing."""
+    """SIGKILL under traffic; the next controller adopts the standing circuits and moves nothing."""
     reservation = network.reserve("r1", "r2")
     epoch = network.get("/v1/topology")["epoch"]
     made = ids_of(network.get("/v1/reconfigurations"))
@@ -209,7 +213,7 @@ def test_the_data_plane_outlives_a_stopped_controller(network):
 
 @on_each_substrate
 def test_a_switch_that_is_not_connected(network):
-    """The one that steers for h11: its own, or its rack's."""
+    """The switch that steers for h11: its vswitch, or its rack's ToR."""
     vswitch = network.fabric.server_by_name["h11"].vswitch
     tor = network.fabric.racks[0].tor
     bridge = tor.bridge if vswitch is None else vswitch.bridge
@@ -217,7 +221,7 @@ def test_a_switch_that_is_not_connected(network):
     target = subprocess.run(
         ["ovs-vsctl", "get-controller", bridge], check=True, capture_output=True, text=True
     ).stdout.strip()
-    # Not del-controller: with its last controller, a bridge loses its rules as well.
+    # Not del-controller: without any controller, a bridge loses its rules as well.
     subprocess.run(["ovs-vsctl", "set-controller", bridge, "tcp:127.0.0.1:1"], check=True)
     try:
 

@@ -17,12 +17,12 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(35)]
 
 LOGIN_VARIABLE = "HYDRA_CALIENT_PASSWORD"
 SLOW_S = 0.6
-"""Time of each answer, in which the controller is killed."""
+"""Delay of each answer, in which the controller is killed."""
 
 
 @pytest.fixture(scope="module", params=["demo", "openflow-only"])
 def fabric_file(request, tmp_path_factory):
-    """A shipped fabric whose optical switches are Calient's."""
+    """A shipped fabric with Calient's optical switches."""
     document = yaml.safe_load((CONFIGS / f"{request.param}.yaml").read_text())
     for planes in document["planes"]:
         login = {"username": "admin", "password_env": LOGIN_VARIABLE}

@@ -1,10 +1,9 @@
-"""Incidents of a night: what status, conditions, page and explain say, and which alert opens.
+"""Incidents of a night: output of status, conditions, page and explain, and the alert that fires.
 
-A real Prometheus scrapes the controller and judges by the shipped rules, in which a minute is
-three quarters of a second here: what has to last `for: 10m` has to last 7.5 s, and `[15m]` looks
-back 11.25 s. The incident of a lost quorum is in `test_replicas`, which has several controllers.
-
-With `-rP`, pytest shows how soon everything was said.
+A real Prometheus scrapes the controller and judges by the shipped rules, in which a minute is three
+quarters of a second here: `for: 10m` takes 7.5 s, and `[15m]` looks back 11.25 s. The incident of a
+lost quorum is in `test_replicas`, which has several controllers. With `-rP`, pytest shows the
+delays of all reports.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(140)]
 
 MINUTE_S = 0.75
 PATIENT_S = 5.5
-"""Longer than any rule waits that could fire for an incident."""
+"""Longer than the wait of any rule that could fire for an incident."""
 DISK_BYTES = 16 << 20
 
 
@@ -40,20 +39,21 @@ class Night(Operator):
     network: Live
 
     def hears_only(self, alert: str) -> None:
-        """Wait for the alert, and then as long as others would need."""
+        """Wait for the alert, then as long as other alerts would need."""
         wait_until(lambda: alert in self.firing())
         self.note(alert)
         time.sleep(PATIENT_S)  # timed: other alerts would need so long
         assert self.firing() == {alert}
 
     def is_over(self) -> None:
-        """Everything is well again, and no alert is left over."""
+        """No condition and no alert is left."""
         network = self.network
         network.give_everything_back()
         for one in network.get("/v1/reservations?state=failed")["reservations"]:
             self.run("release", one["id"])
         wait_until(lambda: self.run("status")[0] == 0)
-        # Rules are judged one after another: what one alert kept down may follow it.
+        # Rules are judged one after another: an inhibited alert may follow the alert that inhibited
+        # it.
         wait_until(lambda: not ask(self.prometheus, "count_over_time(ALERTS[2s])"))
 
 
@@ -64,7 +64,7 @@ def rules(tmp_path_factory):
 
 
 def remote(verb: str, number: int) -> None:
-    """Have the database listen for a rack's session, or hang up on it."""
+    """Have the database listen for a rack's session, or close the rack's session."""
     words = [f"ovsdb-server/{verb}-remote", f"ptcp:{6640 + number}:127.0.0.1"]
     subprocess.run(["ovs-appctl", "-t", "ovsdb-server", *words], check=True)
 
@@ -73,7 +73,9 @@ def remote(verb: str, number: int) -> None:
 def whole_night(demo_testbed, tmp_path_factory, rules, browser):
     directory = tmp_path_factory.mktemp("night")
     racks = yaml.safe_load(DEMO_CONFIG.read_text())["racks"]
-    racks[0]["tor"]["address"] = "127.0.0.1:{6640 + rack}"  # a session each, to hang up on one
+    racks[0]["tor"]["address"] = (
+        "127.0.0.1:{6640 + rack}"  # a session per rack, so that a single session can be closed
+    )
     with ExitStack() as stack:
         for number in range(1, len(demo_testbed.fabric.racks) + 1):
             remote("add", number)
@@ -94,14 +96,14 @@ def whole_night(demo_testbed, tmp_path_factory, rules, browser):
 
 @pytest.fixture
 def night(whole_night):
-    """One controller and one fabric for all incidents; each leaves them well."""
+    """A controller and a fabric for all incidents; each incident ends with a healthy network."""
     yield whole_night
     whole_night.is_over()
 
 
 @contextmanager
 def cut(plane: str, rack: int = 1):
-    """A fibre that is cut."""
+    """A cut fibre."""
     link = f"hyc-{plane}-{rack}"
     subprocess.run(["ip", "link", "set", "dev", link, "down"], check=True)
     try:
@@ -112,7 +114,7 @@ def cut(plane: str, rack: int = 1):
 
 @contextmanager
 def dead(ocs):
-    """An optical switch that is dead, whose mirrors hold."""
+    """A dead optical switch whose mirrors hold."""
     ocs.kill()
     try:
         yield
@@ -133,7 +135,7 @@ def refusing(ocs):
 
 @contextmanager
 def hung_up(number: int):
-    """A ToR that hangs up, and takes no calls."""
+    """A ToR that closes its session, and accepts no new session."""
     remote("remove", number)
     try:
         yield
@@ -143,7 +145,7 @@ def hung_up(number: int):
 
 @contextmanager
 def stopped(process):
-    """A controller that has been stopped."""
+    """A stopped controller."""
     assert process.stop() == 0
     try:
         yield
@@ -245,7 +247,7 @@ def test_the_controller_is_away_and_comes_back_while_the_page_is_open(night):
         expect(page.locator("#conditions")).to_have_text("Not known.")
         night.note("on the page")
         assert night.run("status")[0] == 3
-        # Nothing else is scraped that another alert could come of.
+        # No other target is scraped that could cause a further alert.
         wait_until(lambda: night.firing() == {"HydraDown"})
         night.note("HydraDown")
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")

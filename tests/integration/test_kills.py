@@ -1,4 +1,4 @@
-"""A short form of `python -m benchmarks.kills`: what was acknowledged outlives SIGKILL."""
+"""A short form of `python -m benchmarks.kills`: acknowledged requests survive SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ways to start the controller, the two signals that end it, and what it leaves alone."""
+"""The two ways to start the controller, the two signals that end it, and the untouched remains."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def command_line(launch: str, config: Path) -> tuple[list[str], dict[str, str]]:
 def started(
     command: list[str], environment: dict[str, str], log: Path
 ) -> Iterator[subprocess.Popen]:
-    """A process in a group of its own, started outside of the clone; nothing of the group outlives
+    """A process in a separate group, started outside of the clone; no process of the group outlives
     the block.
     """
     with log.open("wb") as sink:
@@ -121,7 +121,7 @@ def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
     with started(*command_line(launch, config), log) as process:
         wait_until(lambda: is_ready() or process.poll() is not None)
         assert is_ready(), log.read_text()
-        os.kill(process.pid, number)  # the process alone: it ends its workers itself
+        os.kill(process.pid, number)  # only the process: the process itself ends its workers
         assert process.wait(PATIENCE_S) == 0, log.read_text()
         assert members_of(process.pid) == set()
     text = log.read_text()
@@ -157,11 +157,13 @@ def test_ryu_manager_without_a_configuration_says_which_variable(tmp_path):
 
 
 def test_sockets_stay_the_systems_own(tmp_path):
-    """As an application inside ryu-manager finds them: after ``hub.patch``, where it is Ryu's."""
+    """The modules as seen by an application inside ryu-manager: after ``hub.patch``, if Ryu is
+    used.
+    """
     witness = tmp_path / "witness.py"
     witness.write_text(WITNESS)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    # An application without threads ends by itself, which is an error.
+    # An application without threads ends by itself, as an error.
     done = run_to_its_end([str(COMMANDS / "ryu-manager"), str(witness)], environment)
     assert (done.returncode, "has ended by itself" in done.stderr) == (1, True)
     assert json.loads(done.stdout) == {
@@ -173,7 +175,9 @@ def test_sockets_stay_the_systems_own(tmp_path):
 
 
 def test_that_ryu_by_itself_would_patch_them():
-    """What the test above guards against; were it gone, so could be the guard."""
+    """The defect that the test above guards against; if the defect were gone, the guard could go,
+    too.
+    """
     done = run_to_its_end([sys.executable, "-W", "ignore", "-c", UNPREPARED], dict(os.environ))
     assert done.stdout.strip() == "eventlet.greenio.base", done.stderr
 

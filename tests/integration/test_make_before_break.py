@@ -1,4 +1,6 @@
-"""A pair goes from circuit to circuit, as the wire sees it: nothing of it is electrical."""
+"""A pair moves from circuit to circuit, as captured on the wire: none of its frames is
+electrical.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ def test_the_steps_are_made_in_their_order(network):
 def arrivals(testbed, rack_name):
     """Frames that reach a rack's ToR from the planes, in order of time.
 
-    A ToR of Open vSwitch reads its ports in turn: busy, Open vSwitch itself passes frames of two
-    ports on in another order (``findings/ovs_order_of_ports.sh``).
+    A ToR of Open vSwitch reads its ports in turn: under load, Open vSwitch itself reorders frames
+    of two ports (``findings/ovs_order_of_ports.sh``).
     """
     (rack,) = (rack for rack in testbed.fabric.racks if rack.name == rack_name)
     return JointCapture(
@@ -63,7 +65,9 @@ def numbers(frames):
 
 
 def test_a_stream_notices_nothing(network):
-    """At 64 % of the electrical rate, over six changes: all of it on circuits, in order."""
+    """A stream at 64 % of the electrical rate, over six changes: all datagrams on circuits, in
+    order.
+    """
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
     with (
@@ -91,7 +95,7 @@ def test_a_stream_notices_nothing(network):
 
 
 def test_a_pair_that_loses_its_path_makes_way_and_the_other_one_stays_in_the_light(network):
-    """The other one needs its port; traffic is measured, and so it is known who sends."""
+    """The other pair needs the pair's port; traffic is measured, so the senders are known."""
     network.client.reconfigure([PairDemand("r1", "r2", 80), PairDemand("r2", "r3", 80)])
     (there,) = network.planes_between("r2", "r3")
     assert network.planes_between("r1", "r2") != (there,)

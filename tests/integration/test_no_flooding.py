@@ -15,24 +15,24 @@ from .live import live
 pytestmark = [
     pytest.mark.takes(35),
     pytest.mark.ovs,
-    # ToRs that OpenFlow alone controls learn nothing, forget nothing and never flood.
+    # ToRs controlled by OpenFlow alone learn no address, forget none, and never flood.
     pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),
 ]
 
 PACKETS_PER_S = 200
 FDB_AGE_S = 10
-"""Servers are announced three times as often, and by a busy machine up to 3 s late."""
+"""Servers are announced three times per ageing time, and up to 3 s late on a busy machine."""
 AGES = 2
 
 
 def test_one_way_flow_outlives_the_fdb(machine, shipped, tmp_path):
-    """For several times the ToRs' ageing time."""
+    """Duration: several times the ToRs' ageing time."""
     packets = PACKETS_PER_S * FDB_AGE_S * AGES
     with (
         Testbed(shipped.fabric, shipped.controller, fdb_age_s=FDB_AGE_S) as testbed,
         live(testbed, tmp_path, {"fdb_age_s": FDB_AGE_S}) as network,
     ):
-        # Three racks in one VLAN or beside it: all third servers could be reached by a flood.
+        # Three racks in one VLAN or next to it: a flood could reach all third servers.
         for pair in (("r1", "r2"), ("r2", "r3")):
             assert network.reserve(*pair)["state"] == "active"
         thirds = ["h12", "h22", "h31", "h32", "h41", "h42"]
@@ -55,7 +55,8 @@ def test_one_way_flow_outlives_the_fdb(machine, shipped, tmp_path):
             result = stream.finish(90)
         assert result.sent == packets
         assert network.lost_but_in_queues(result) == 0
-        # It came by circuit, where the same filter sees it; a flood would show at the others.
+        # The frame came by circuit, where the same filter sees it; the other links would show a
+        # flood.
         assert len(receiver.frames()) >= result.received
         assert sum(len(capture.frames()) for capture in watched) == 0
 
@@ -64,7 +65,7 @@ def test_one_way_flow_outlives_the_fdb(machine, shipped, tmp_path):
 def test_a_standing_one_way_flow_is_flooded_by_no_change_of_its_ports(
     machine, shipped, tmp_path, transition
 ):
-    """A ToR may forget what it has learned on all VLANs of a port that gets or loses one of them
+    """If a VLAN is added to a port or removed, a ToR may forget all addresses learned at the port
     (``findings/ovs_trunk_change_forgets.sh``).
     """
     with (
@@ -85,7 +86,7 @@ def test_a_standing_one_way_flow_is_flooded_by_no_change_of_its_ports(
 
 
 def frames_at_others(network):
-    """Frames that come to links of other servers than h11 and h21, while another flow lasts."""
+    """Frames on links of servers other than h11 and h21, while another flow lasts."""
     with ExitStack() as stack:
         watched = [
             stack.enter_context(

@@ -1,4 +1,4 @@
-"""The emulated OCS between real interfaces: light, darkness, and every frame accounted for."""
+"""The emulated OCS between real interfaces: light, darkness, and an account of every frame."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ PORTS = (1, 2, 3, 4)
 SIZE = 8
 SWITCHING_MS = 25
 FEW = 75
-"""Frames that fit into a queue even where a busy machine passes them on in one go."""
+"""Number of frames that fit into a queue even if a busy machine forwards all of them at once."""
 FRAME = bytes.fromhex("0200000000020200000000018888") + bytes(486)
 DRIVERS = ("calient-tl1", "glimmerglass-tl1", "polatis-restconf", "polatis-scpi", "polatis-tl1")
-"""Those that need no options."""
+"""Faults without options."""
 
 
 def run(*command: str) -> None:
@@ -47,7 +47,7 @@ def circuit(a: int, b: int) -> frozenset[CrossConnect]:
 
 
 class Ocs:
-    """An emulator process and what is plugged into it; ToR ends are ``hyTt1`` … ``hyTt4``."""
+    """An emulator process with its cables; ToR ends are ``hyTt1`` … ``hyTt4``."""
 
     def __init__(self, *options: str, driver: str = "polatis-scpi") -> None:
         self._options = options
@@ -96,7 +96,7 @@ def cables(switches):
 
 @contextmanager
 def running(driver: str = "polatis-scpi") -> Iterator[Ocs]:
-    """Leaves no light, for whoever is plugged into the same cables next."""
+    """Leaves no light for the next user of the same cables."""
     plane = Ocs(driver=driver)
     try:
         yield plane
@@ -143,7 +143,7 @@ class Sender:
             try:
                 self._socket.send(FRAME)
             except OSError:
-                continue  # dropped on the way, which is what is being counted
+                continue  # dropped on the way, which the test counts
             finally:
                 time.sleep(pause_s)
 
@@ -217,7 +217,7 @@ def test_frames_sent_into_the_dark_are_counted_exactly(plane):
         assert plane.port_counters(1).dark_frames == 250
         plane.switch.change([], circuit(1, 2))
         sender.send(100, 0.0002)
-        time.sleep(0.1)  # timed: nothing may be counted meanwhile
+        time.sleep(0.1)  # timed: no frame may be counted meanwhile
         assert plane.port_counters(1).dark_frames == 250
         plane.switch.change(circuit(1, 2), [])
         sender.send(50)
@@ -226,7 +226,7 @@ def test_frames_sent_into_the_dark_are_counted_exactly(plane):
 
 
 def test_frames_in_the_dark_are_counted_across_restarts(cables, tmp_path):
-    """Those, too, that come while no process is there."""
+    """Includes frames that arrive while no process runs."""
     plane = Ocs("--counts", str(tmp_path / "p1.counts"))
     with Sender(1) as sender:
         sender.send(40)
@@ -251,7 +251,7 @@ def test_frames_in_the_dark_are_counted_across_restarts(cables, tmp_path):
 
 
 def test_under_load_every_frame_of_twenty_moves_is_accounted_for(plane):
-    """Sent = received + dark + lost in flight + dropped by the ToR's own shaper, to the frame."""
+    """Sent = received + dark + lost in flight + dropped by the ToR's own shaper, exactly."""
     received = {port: statistic(f"hyTt{port}", "rx_packets") for port in PORTS}
     shaped = shaper_drops(1)
     plane.switch.change([], circuit(1, 2))

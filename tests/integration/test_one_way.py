@@ -1,4 +1,6 @@
-"""Rings of one-way circuits on real Open vSwitch: what a rack sends and what it hears differ."""
+"""Rings of one-way circuits on real Open vSwitch: a rack sends to one rack and receives from
+another.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def probed(demo_testbed, tmp_path):
 
 
 def around(racks):
-    """What each rack sends to the next, the last one to the first."""
+    """The rack to which each rack sends; the last rack sends to the first."""
     return [OneWayDemand(a, b, 80) for a, b in zip(racks, [*racks[1:], racks[0]], strict=True)]
 
 
@@ -59,7 +61,7 @@ def on(plane, racks):
 
 
 def test_three_directions_on_circuits_and_three_electrical(network):
-    """One plane and one port a rack, and each of three racks has a circuit to the next."""
+    """A plane with a port for each rack; each of three racks has a circuit to the next."""
     ring(network, THERE)
     assert circuits(network) == on("p1", THERE)
     seen, sent = {}, []
@@ -91,7 +93,7 @@ def test_three_directions_on_circuits_and_three_electrical(network):
 
 
 def test_a_ring_turns_round_under_load_and_nothing_is_lost(network):
-    """A stream of the ring that turns, at 64 % of the electrical rate, and one beside it."""
+    """A stream on the changing ring, at 64 % of the electrical rate, and a stream beside it."""
     ring(network, THERE, "p1")
     ring(network, ("r1", "r4"), "p2")
     dark = network.dark_frames()
@@ -109,7 +111,9 @@ def test_a_ring_turns_round_under_load_and_nothing_is_lost(network):
 
 
 def test_part_of_a_ring_changes_while_the_rest_stays(network):
-    """r1 to r2 keeps its mirror, and what r1 is lit by changes: its pair is diverted meanwhile."""
+    """r1 to r2 keeps its mirror, and r1 receives light from another rack: the pair is diverted
+    meanwhile.
+    """
     ring(network, THERE)
     dark = network.dark_frames()
     with paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=200) as udp:
@@ -137,7 +141,7 @@ def test_a_port_without_light_takes_its_ring_along_and_blames_what_lit_it(networ
     standing = on("p2", ("r1", "r4"))
     links.set_up("hyc-p1-2", up=False)  # at the OCS: r2's port has no light
     try:
-        rejoined = on("p2", ("r2", "r3"))  # what r1 had has no port left: it serves r4
+        rejoined = on("p2", ("r2", "r3"))  # r1's former source has no free port: it serves r4
         wait_until(lambda: circuits(network) == sorted(standing + rejoined))
         assert network.everyone_reaches_everyone()
         ports = {port["port"]: port["reason"] for port in network.get("/v1/quarantine")["ports"]}
@@ -168,14 +172,14 @@ def test_killed_while_a_ring_turns(network):
     with killed_at_the_end(network):
         change = network.client.request(around(BACK), racks=THERE, use_planes=["p1"])
         while network.state_of(change) not in ("moving", "gating", "activating", "done"):
-            time.sleep(0.01)  # it answers 100 requests a second for long
+            time.sleep(0.01)  # the controller answers 100 requests a second for long
     assert drift(network) == []
     ring(network, THERE)
     assert set(on("p1", THERE)) <= set(circuits(network))
 
 
 def test_counters_bring_a_ring(demo_testbed, tmp_path):
-    """Nobody asks: three streams go round, each more than an electrical uplink carries."""
+    """Without a request: three streams in a circle, each beyond an electrical uplink's rate."""
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [

@@ -1,4 +1,4 @@
-"""Servers' optical links that pass nothing in one direction, with carrier at both ends."""
+"""Servers' optical links that are dead in one direction, with carrier at both ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def uplinks(network):
 
 
 def servers_reach_each_other(network):
-    for other in ("h12", "h21", "h31"):  # rules follow what was found
+    for other in ("h12", "h21", "h31"):  # rules follow the detection
         wait_until(lambda other=other: network.reaches("h11", other), 60)
         wait_until(lambda other=other: network.reaches(other, "h11"), 60)
 
@@ -46,7 +46,7 @@ def its_neighbour_stays_on_the_circuit(network):
     [("hyo-h11", "outgoing traffic"), ("hys-h11", "incoming traffic")],
 )
 def test_a_server_goes_electrical_in_both_directions_and_comes_back(network, loses, lost):
-    """``loses``: interface that sends nothing any more."""
+    """``loses``: interface that no longer sends."""
     subprocess.run(["tc", "qdisc", "add", "dev", loses, "clsact"], check=True)
     into_nothing = ["action", "mirred", "egress", "redirect", "dev", "lo"]
     every = ["protocol", "all", "u32", "match", "u32", "0", "0", *into_nothing]
@@ -65,7 +65,7 @@ def test_a_server_goes_electrical_in_both_directions_and_comes_back(network, los
 @pytest.mark.parametrize("flag", ["no-forward", "no-receive"])
 @pytest.mark.parametrize(("bridge", "port"), [("hyv-h11", "hyo-h11"), ("hytor-r1", "hys-h11")])
 def test_a_port_that_is_told_to_pass_nothing_in_one_direction(network, bridge, port, flag):
-    """Its switch tells that at once."""
+    """Its switch reports the state at once."""
     mod_port = ["ovs-ofctl", "-O", "OpenFlow13", "mod-port", bridge, port]
     subprocess.run([*mod_port, flag], check=True)
     try:

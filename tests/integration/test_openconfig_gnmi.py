@@ -1,4 +1,4 @@
-"""The OpenConfig VLAN driver over gNMI against emulated makes, and what others see of them."""
+"""The OpenConfig VLAN driver over gNMI with emulated vendors, and another client's view."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def tor(bench):
 
 @pytest.fixture
 def stranger(bench):
-    """A client by others."""
+    """A gNMI client of another project."""
     host, _, port = bench.rack.tor.address.rpartition(":")
     trusted = bench.rack.tor.options["ca_file"]
     with gNMIclient((host, port), DEVICE.user, DEVICE.password, path_cert=trusted) as client:
@@ -74,7 +74,7 @@ def vlans_path(port: str, place: str) -> str:
 
 
 def leaves(value: dict) -> dict:
-    value = value.get("openconfig-vlan:config", value)  # SONiC's, wrapped
+    value = value.get("openconfig-vlan:config", value)  # wrapped, as by SONiC
     return {name.rpartition(":")[2]: found for name, found in value.items()}
 
 
@@ -136,7 +136,7 @@ def test_links_and_counters(bench, tor):
 
 
 def test_a_switch_that_falls_silent_after_a_set_leaves_the_outcome_unknown(bench, monkeypatch):
-    """The answer came, and what stands could not be read."""
+    """The answer came, and the standing VLANs could not be read."""
     driver, carried_out = bench.driver(timeout_s=SHORT_S), GnmiSession.set
     driver.set_vlans({bench.ports[0]: trunk(50)})
 
@@ -182,7 +182,7 @@ def test_another_authority_is_not_trusted(bench, monkeypatch, tmp_path):
 
 
 def _validate(folder: Path, interfaces: object) -> None:
-    """By libyang, against our modules."""
+    """Validated by libyang, with HydRA's modules."""
     file = folder / "document.json"
     file.write_text(json.dumps({"openconfig-interfaces:interfaces": interfaces}))
     modules = [str(YANG / f"openconfig-{name}.yang") for name in ("if-aggregate", "vlan")]

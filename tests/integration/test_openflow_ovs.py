@@ -1,4 +1,4 @@
-"""What Open vSwitch makes of our OpenFlow, against what it makes of ovs-ofctl's."""
+"""Open vSwitch's reading of HydRA's OpenFlow messages, compared with ovs-ofctl's."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def empty(switch: BareSwitch) -> BareSwitch:
 
 
 def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
-    """A vswitch of the demo with rules of every kind that vswitches have, no two with one match."""
+    """A vswitch of the demo with rules of every kind of vswitches, with distinct matches."""
     server = fabric.servers[0]
     assert server.vswitch is not None
     datapath = server.vswitch.datapath_id
@@ -139,7 +139,7 @@ def rules_of_a_vswitch(fabric: Fabric) -> list[FlowRule]:
 
 
 def rules_of_a_tor() -> list[FlowRule]:
-    """A ToR that steers, relays for r2 and r3, and is diverting."""
+    """A ToR that steers, relays for r2 and r3, and diverts."""
     fabric = load_configuration(CONFIGS / "openflow-only.yaml").fabric
     one, other = circuit_between(fabric, 0, 1, 0), circuit_between(fabric, 0, 2, 1)
     paths = path_of(fabric, 0, 1, one), path_of(fabric, 1, 2, one, other)
@@ -201,7 +201,7 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
 
 
 def in_words(rule: FlowRule) -> str:
-    """The rule in the syntax of ovs-ofctl, written from its shape alone."""
+    """The rule in the syntax of ovs-ofctl, derived from its shape only."""
     shape = SHAPES[rule.kind]
 
     def number(value: int | Arg) -> int:
@@ -282,7 +282,7 @@ def test_what_comes_before_a_whole_table_spares_relays_rounds_and_what_is_not_ou
 
 
 def limit_circuits(bridge: str, rules: int | None) -> None:
-    """Let the switch hold that many circuit rules; None: any number."""
+    """Limit the number of circuit rules of the switch; None: no limit."""
     clear = ["ovs-vsctl", "clear", "Bridge", bridge, "flow_tables"]
     limit = ["--", "--id=@t", "create", "Flow_Table", f"flow_limit={rules}"]
     use = ["--", "set", "Bridge", bridge, f"flow_tables:{int(Table.CIRCUITS)}=@t"]
@@ -339,7 +339,7 @@ def test_the_counters_of_a_real_reply_are_what_ryu_reads(empty: BareSwitch) -> N
     rules = emulated_rules(3000, VlanId(100), 1)
     assert empty.confirm(encode_changes(map(Install, rules), PORTS, 1, 1), 1) == []
     replies = empty.statistics(encode_flow_stats_request(Table.CIRCUITS, 0, 0, 2))
-    assert len(replies) > 1  # one message does not hold them
+    assert len(replies) > 1  # too long for a single message
     body = b"".join(reply[16:] for reply in replies)
     found = decode_flow_stats(body)
     expected, offset = [], 0
@@ -375,7 +375,7 @@ def test_port_counters_of_a_real_reply_are_what_ryu_reads(switch: BareSwitch) ->
 def test_rules_read_back_are_the_rules_that_were_sent(
     empty: BareSwitch, rules: list[FlowRule]
 ) -> None:
-    """Else the controller would see drift where there is none."""
+    """Otherwise the controller would see drift without cause."""
     sent = encode_changes([Install(rule) for rule in rules], PORTS, 7, 7)
     assert empty.confirm(sent, 7) == []
     replies = empty.statistics(encode_flow_stats_request(0xFF, 0, 0, 8))

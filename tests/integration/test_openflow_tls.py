@@ -23,7 +23,7 @@ from .warm import warm
 pytestmark = [
     pytest.mark.ovs,
     pytest.mark.takes(40),
-    # One host has the connections for both packages: unit tests have both.
+    # The shipped host serves the connections of both packages: unit tests cover both.
     pytest.mark.parametrize("package", [OS_KEN], scope="module"),
 ]
 
@@ -35,7 +35,7 @@ def lab(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def process(demo_testbed, lab, tmp_path_factory, package):
-    """A controller, and all bridges of the demo, that know each other by certificate."""
+    """A controller and all bridges of the demo, with mutual certificates."""
     directory = tmp_path_factory.mktemp("tls")
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     document["controller"] |= {
@@ -60,7 +60,7 @@ def process(demo_testbed, lab, tmp_path_factory, package):
 
 def test_all_switches_work_over_tls(process):
     address = f"{process.settings.openflow_host}:{process.settings.openflow_port}"
-    wait_until(lambda: connected() == {f"ssl:{address}"})  # what that says comes late
+    wait_until(lambda: connected() == {f"ssl:{address}"})  # its report comes late
 
 
 def test_a_switch_of_another_authority_is_not_let_in(process, lab, tmp_path):

@@ -1,4 +1,6 @@
-"""The OpenFlow cross-connect driver on a real ovs-vswitchd, where the suite of all drivers ends."""
+"""The OpenFlow cross-connect driver on a real ovs-vswitchd, for cases beyond the conformance
+suite.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ def test_a_port_that_is_switched_off(switch):
 
 
 class Proxy:
-    """A way over TCP to the bridge's local socket, that can swallow what the bridge says."""
+    """A TCP relay to the bridge's local socket, which can drop the bridge's messages."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -200,17 +202,17 @@ def test_over_tcp_and_a_reply_that_is_lost(switch):
         with pytest.raises(OutcomeUnknown, match="not confirmed: no answer within 2 s"):
             remote.change([], [CIRCUIT[1]])
         assert time.monotonic() - started < HANGS_S
-        assert switch.cross_connects() == set(CIRCUIT)  # it took effect all the same
+        assert switch.cross_connects() == set(CIRCUIT)  # the change took effect all the same
         with pytest.raises(DeviceUnavailable):
             remote.cross_connects()
         proxy.deaf.clear()
         remote._session.write = original
-        remote.change([], CIRCUIT)  # repeating settles it
+        remote.change([], CIRCUIT)  # a repetition settles the outcome
         remote.close()
 
 
 def test_a_bundle_is_all_or_nothing(switch):
-    """A table that can't take the rules refuses the whole change."""
+    """A table without room for the rules refuses the whole change."""
     table = ["--", "--id=@table", "create", "Flow_Table", "flow_limit=1", "overflow_policy=refuse"]
     subprocess.run(
         [

@@ -1,6 +1,6 @@
-"""Drift, dead fibres, crashes and the periodic mode, one short case each beyond the demo's fabric.
+"""Drift, dead fibres, crashes and the periodic mode: a short case each beyond the demo's fabric.
 
-What they share with all substrates is tried at length on the demo's, in modules of their own.
+Properties common to all substrates are tested at length on the demo's, in other modules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def network(demo_testbed, tmp_path):
 
 
 def steering_bridge(network, server):
-    """The bridge with the rules for what a server sends, and its name in reports."""
+    """The bridge with the rules for a server's frames, and the bridge's name in reports."""
     vswitch = network.fabric.server_by_name[server].vswitch
     if vswitch is not None:
         return vswitch.bridge, vswitch.bridge
@@ -47,7 +47,7 @@ def steering_bridge(network, server):
 
 @pytest.fixture
 def unwatched(demo_testbed, tmp_path):
-    """No probe finds that a path without rules is dead, and takes it down."""
+    """Probes of a path without rules are lost, but the path is not taken down."""
     with live(demo_testbed, tmp_path, {"audit_interval_s": 0, "probe_interval_s": 0}) as network:
         yield network
 
@@ -99,7 +99,7 @@ def test_killed_while_a_pair_moves(network):
     with killed_at_the_end(network):
         change = network.begin_change("r1", "r2", "p2")
         while network.state_of(change) not in ("moving", "gating", "activating", "done"):
-            time.sleep(0.01)  # it answers 100 requests a second for long
+            time.sleep(0.01)  # the controller answers 100 requests a second for long
     assert network.planes_between("r3", "r4") != ()
     assert drift(network) == []
 

@@ -66,21 +66,21 @@ def tor(bridge):
 
 
 def columns(port: str) -> dict[str, object]:
-    """The port's VLAN columns as ovs-vsctl reads them."""
+    """The port's VLAN columns, as read by ovs-vsctl."""
     text = vsctl("--format=json", "--columns=vlan_mode,tag,trunks", "list", "Port", port)
     answer = json.loads(text)
     return dict(zip(answer["headings"], answer["data"][0], strict=True))
 
 
 def applied() -> bool:
-    """Whether ovs-vswitchd has caught up with the database."""
+    """True if ovs-vswitchd has applied the state of the database."""
     return vsctl("get", "Open_vSwitch", ".", "cur_cfg") == vsctl(
         "get", "Open_vSwitch", ".", "next_cfg"
     )
 
 
 def test_32_ports_in_one_transaction(tor):
-    """How long that takes: benchmarks/retag."""
+    """Duration of the application: see benchmarks/retag."""
     tor.open()
     for vlan in range(100, 106):
         wanted = {port: PortVlans(frozenset({vlan, 4000})) for port in PORTS}
@@ -106,7 +106,7 @@ def test_what_is_written(tor):
 
 
 def test_frames_follow_the_vlans(tor):
-    """What set_vlans returns for is in the data path: the first frame already obeys it."""
+    """When set_vlans returns, the VLANs are in the data path: the first frame obeys."""
     a, b = PORTS[2], PORTS[3]
     run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
     for end in (a, b, f"{a}x", f"{b}x"):
@@ -125,7 +125,7 @@ def test_frames_follow_the_vlans(tor):
 
 
 def test_an_announcement_gets_to_a_port_that_has_joined_the_vlan_since_the_last_one(tor):
-    """Whatever flows are cached: a switch behind that port would look for the server elsewhere."""
+    """Even cached flows: a switch behind that port would look for the server elsewhere."""
     here, old, new = PORTS[4:7]
     run("ovs-ofctl", "add-flow", BRIDGE, "actions=NORMAL")
     for end in (here, old, new):
@@ -143,7 +143,9 @@ def test_an_announcement_gets_to_a_port_that_has_joined_the_vlan_since_the_last_
 
         def is_heard(listener: socket.socket) -> bool:
             sender.send(announcement(_MAC, VlanId(510), next(numbers)))
-            return bool(select.select([listener], [], [], 1)[0])  # timed: then it is sent again
+            return bool(
+                select.select([listener], [], [], 1)[0]
+            )  # timed: then the frame is sent again
 
         wait_until(lambda: is_heard(at_old))  # Open vSwitch knows that its ports are up
         stack.callback(run, "ovs-appctl", "revalidator/resume")
@@ -238,7 +240,7 @@ def test_counters_are_as_old_as_the_database_says(tor, told, age_s):
 
 
 def test_counters_are_those_of_the_database(tor):
-    """And come without being replicated: an idle session must not fill up."""
+    """Updates without a replica: an idle session must not fill up."""
     port = PORTS[10]
     for end in (port, f"{port}x"):
         run("ip", "link", "set", end, "up")
@@ -251,7 +253,7 @@ def test_counters_are_those_of_the_database(tor):
     before = sent()
     run("ovs-ofctl", "packet-out", BRIDGE, f"in_port=controller packet={'ff' * 64} actions={port}")
     wait_until(lambda: sent() > before)
-    # After: ovs-vswitchd may have written newer ones than were read a moment ago.
+    # Read last: ovs-vswitchd may have written newer counters than the driver's.
     found = tor.counters([port])[port]
     shown = vsctl("get", "Interface", port, "statistics:tx_packets")
     assert found.tx_frames <= int(shown)
@@ -260,13 +262,13 @@ def test_counters_are_those_of_the_database(tor):
 
 
 def test_over_tcp_as_the_configuration_writes_it(bridge, demo):
-    """``host:port``, which is ``tcp:host:port`` to Open vSwitch."""
+    """``host:port``, in the form of Open vSwitch ``tcp:host:port``."""
     port = free_port()
     remote = f"ptcp:{port}:127.0.0.1"
     control = ["ovs-appctl", "-t", "ovsdb-server"]
     run(*control, "ovsdb-server/add-remote", remote)
     try:
-        wait_until(lambda: accepts(port))  # it answers before it does
+        wait_until(lambda: accepts(port))  # the reply comes before the effect
         rack = demo.fabric.racks[0]
         tor = dataclasses.replace(rack.tor, address=f"127.0.0.1:{port}", bridge=BRIDGE)
         rack = dataclasses.replace(rack, tor=tor)
@@ -290,7 +292,7 @@ def test_open_and_close_may_be_repeated(tor):
 
 
 class Database:
-    """An ovsdb-server without a switch behind it, which can be frozen, ended and started."""
+    """An ovsdb-server without a switch, which can be frozen, ended and started."""
 
     def __init__(self, directory) -> None:
         self.socket = directory / "db.sock"
@@ -330,7 +332,7 @@ def database(tmp_path_factory):
 
 @pytest.fixture
 def detached(database):
-    """A driver on a database that no ovs-vswitchd follows."""
+    """A driver for a database without ovs-vswitchd."""
     driver = OvsTor("r1", database.address, BRIDGE, timeout_s=SHORT_S)
     yield driver
     driver.close()
@@ -396,13 +398,13 @@ def test_a_server_that_ends_is_unavailable_and_found_again(detached, database):
     with pytest.raises(DeviceUnavailable):
         detached.set_vlans(WANTED)
     database.start()
-    assert "p1" in detached.vlans(["p1"])  # the lost session is no error of this call
+    assert "p1" in detached.vlans(["p1"])  # a lost earlier session is no error of this call
 
 
 def test_what_others_write_is_read_after_the_database_was_converted_to_another_schema(
     detached, database, tmp_path
 ):
-    """As an update of Open vSwitch does. Whoever follows a database is told nothing more then."""
+    """As at an update of Open vSwitch: followers of a database get no further messages."""
     detached.open()
     schema = json.loads(Path(SCHEMA).read_text())
     major, _, rest = schema["version"].partition(".")

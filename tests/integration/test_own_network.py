@@ -1,4 +1,4 @@
-"""tests/own_network.sh: testbeds and controllers side by side, of the same shipped fabric."""
+"""tests/own_network.sh: simultaneous testbeds and controllers of the same shipped fabric."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A plane that people work: what is on it waits for them, and nothing else does."""
+"""A plane operated by a person: its circuits wait for the person, and nothing else waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(15)]
 
 @pytest.fixture
 def network(demo_testbed, tmp_path):
-    """The demo's, but for the controller p1 is a patch panel; its fibres are emulated mirrors."""
+    """The demo's fabric, with p1 as a patch panel for the controller; its fibres are emulated
+    mirrors.
+    """
     (plane,) = yaml.safe_load(DEMO_CONFIG.read_text())["planes"]
     panel = {"names": "p1", "driver": "manual", "address": "panel: shelf 1"}
     panel["options"] = {"state": f"{tmp_path}/{{name}}.db"}
@@ -32,11 +34,11 @@ def pairs(told) -> list[CrossConnect]:
 
 
 def person_works(network) -> None:
-    """Does what is asked, and says so."""
+    """Does each task, and confirms."""
     (task,) = network.get("/v1/devices/p1/tasks")["tasks"]
     fibres = optical_switch(
         network.fabric.plane_by_name["p1"], PATIENCE_S
-    )  # as the testbed knows it
+    )  # by the testbed's names
     fibres.change(pairs(task["disconnect"]), pairs(task["connect"]))
     fibres.close()
     said = network.api("POST", f"/v1/devices/p1/tasks/{task['id']}", json={"state": "done"})

@@ -1,4 +1,4 @@
-"""The periodic mode: circuits follow the polled counters, and only where that pays."""
+"""The periodic mode: circuits follow the polled counters, and only if a change pays."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ PERIODIC = {
 
 
 LONG_S = 90.0
-"""More than it takes on a busy machine until what is waited for has come: then it is stopped."""
+"""Time limit: more than a busy machine needs until the awaited result."""
 PAYLOAD_BYTES = 1400
 ROUNDS_S = 3 * PERIODIC["epoch_s"]
-"""In which nothing more may move."""
+"""Time in which no further change may come."""
 
 
 def stream(network, to, mbps, seconds):
-    """From the first server of rack 1, in few datagrams: each costs Open vSwitch the same."""
+    """From the first server of rack 1, in few datagrams: each datagram costs Open vSwitch the
+    same.
+    """
     pps = mbps * 1e6 / 8 / PAYLOAD_BYTES
     return paced_stream(
         network.stage, "h11", to, pps=pps, payload_bytes=PAYLOAD_BYTES, count=int(seconds * pps)
@@ -40,12 +42,12 @@ def stream(network, to, mbps, seconds):
 
 
 def hot_pair(network, seconds=LONG_S):
-    """More than an uplink to the electrical network carries."""
+    """Rate beyond an uplink of the electrical network."""
     return stream(network, "h21", 10.5, seconds)
 
 
 def on_circuits_mbps(network):
-    """What the fullest direction of all circuits carries, as last measured."""
+    """Last measured rate of the fullest direction of all circuits."""
     circuits = network.get("/v1/topology")["circuits"]
     ways = ("a_to_b_mbps", "b_to_a_mbps")
     return max((one[way] or 0.0 for one in circuits for way in ways), default=0.0)
@@ -64,7 +66,7 @@ def test_counters_bring_a_circuit(demo_testbed, tmp_path):
 
 
 def test_the_larger_of_two_elephants_keeps_the_only_circuit(demo_testbed, tmp_path):
-    """Together they are more than an uplink carries; on a circuit each is told from the other."""
+    """The sum exceeds an uplink; on a circuit, the rates are counted separately."""
     policy = {**PERIODIC, "algorithm": "hydra-bfs"}
     with live(demo_testbed, tmp_path, policy) as network, ExitStack() as streams:
         for rack in ("r1", "r2", "r3", "r4"):
@@ -80,8 +82,8 @@ def test_the_larger_of_two_elephants_keeps_the_only_circuit(demo_testbed, tmp_pa
             seen = pair_to(network, "r2")
             if seen["constrained"] or seen["rate_mbps"] <= 8:
                 return False
-            # By the average, or what both of the last readings say if that is more: soon after a
-            # change, and read late on a busy machine, they may hold more than their time's traffic.
+            # By the average, or the lesser of the last two readings if higher: soon after a change,
+            # and read late on a busy machine, the readings may hold more than their time's traffic.
             assert 1.05 * seen["rate_mbps"] - 1e-6 <= seen["estimated_mbps"]
             return seen["estimated_mbps"] < 10
 
@@ -104,7 +106,7 @@ def test_what_the_electrical_network_carries_moves_nothing(demo_testbed, tmp_pat
 
 
 def test_without_polling_nothing_moves(demo_testbed, tmp_path):
-    """The same run with polling off: the counters are all that the trigger has."""
+    """The same run without polling: counters are the only trigger."""
     policy = {**PERIODIC, "poll_interval_s": 0}
     with live(demo_testbed, tmp_path, policy) as network, hot_pair(network, 5) as udp:
         udp.finish(PATIENCE_S)
@@ -114,7 +116,7 @@ def test_without_polling_nothing_moves(demo_testbed, tmp_path):
 
 
 def test_a_change_that_does_not_pay_is_refused(demo_testbed, tmp_path):
-    """The pair is served as well as it would be elsewhere: keep what stands."""
+    """A move would serve the pair no better: the standing circuit stays."""
     policy = {**PERIODIC, "minimum_gain_mbps": 1000.0}
     with live(demo_testbed, tmp_path, policy) as network, hot_pair(network) as udp:
         wait_until(lambda: any(" keep: gains " in words for words in decisions(network)))

@@ -1,4 +1,4 @@
-"""A plane that fails in whatever way costs no pair its path, and the operator is told."""
+"""No failure of a plane costs a pair its path, and the operator gets a report."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_planes_that_are_down(network):
 
 @on_one_substrate
 def test_an_ocs_that_dies_with_a_circuit(network):
-    """Its mirrors stand, so its circuit stays in use; what is new goes to the other plane."""
+    """Its mirrors stand, so its circuit stays in use; new circuits use the other plane."""
     first = network.reserve("r1", "r2")
     assert first["path"]["hops"][0]["plane"] == "p1"
     ocs = network.testbed.ocs("p1")
@@ -147,7 +147,7 @@ def test_what_nobody_reserved_stays_on_an_ocs_that_died(network):
 
 @on_one_substrate
 def test_somebody_elses_cross_connect_is_passed_over_and_taken_off_our_port_later(network):
-    # A plane that is read again for an earlier test's sake would lose the cross-connect early.
+    # A plane read again because of an earlier test would lose the cross-connect early.
     wait_until(lambda: not network.conditions("unconfirmed"))
     ocs = network.testbed.ocs("p1").admin
     ocs.block_port(1)
@@ -199,7 +199,7 @@ def test_a_cut_fibre_does_not_wait_for_a_change_that_waits_for_a_mute_switch(net
     scope="module",
 )
 def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
-    """It says that all is as it was told, and leads the light elsewhere; probes find it."""
+    """The plane reports success, and leads the light elsewhere; probes find the fault."""
     assert network.change("r1", "r3", "p2").state == "done"
     network.testbed.ocs("p1").admin.fault(lie)
     with paced_stream(network.stage, "h11", "h31", pps=200, payload_bytes=200) as udp:
@@ -243,7 +243,7 @@ def test_a_plane_that_lies_costs_no_frame_of_paths_that_come_up_beside_it(networ
 
 @on_one_substrate
 def test_a_plane_that_broadcasts_disturbs_no_path_that_stands(network):
-    """What it is to lead from a to b comes out at c, too, where another path arrives."""
+    """The light from a to b also comes out at c, where another path arrives."""
     assert network.change("r3", "r4", "p1").state == "done"
     network.testbed.ocs("p1").admin.fault(FaultKind.BROADCAST)
     with (

@@ -1,4 +1,4 @@
-"""Attenuators and alarm thresholds, which somebody sets in the switch's own protocol."""
+"""Attenuators and alarm thresholds, set by a person in the switch's own protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conformance.local_devices import PORTS
 from tests.waiting import PATIENCE_S
 
 EGRESS = PORTS + 2
-"""The port that somebody sets."""
+"""The port set by the person."""
 EXPECTED = {"min_input_dbm": -4.0, "max_input_dbm": 2.0, "loss_budget_db": 3.0}
 VOA = "optical-switch:voa"
 ALARMS = "optical-switch:opm-alarm-config"
@@ -91,7 +91,9 @@ def test_an_attenuator_beyond_the_budget_is_named_before_light_moves(
         driver.change([], wanted)
         attenuate(setting)
         dark = driver.power_dbm([EGRESS])[EGRESS]
-        assert dark < EXPECTED["min_input_dbm"] - EXPECTED["loss_budget_db"]  # it does what it says
+        assert (
+            dark < EXPECTED["min_input_dbm"] - EXPECTED["loss_budget_db"]
+        )  # the attenuator takes effect
         attenuate(OFF)
         driver.change(wanted, [])
 
@@ -117,9 +119,7 @@ def test_thresholds_that_mislead_are_named_at_attach(bench, caplog, low, high, t
     about = [record.message for record in caplog.records if f"port {EGRESS} " in record.message]
     assert len(about) == (told is not None)
     assert all(told in line for line in about)
-    assert (
-        "has the alarm switched off" in caplog.text
-    )  # at the other ports, as a switch is delivered
+    assert "has the alarm switched off" in caplog.text  # other ports keep the factory settings
 
 
 @pytest.mark.parametrize(

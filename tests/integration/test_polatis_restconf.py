@@ -1,4 +1,6 @@
-"""The emulated Polatis on RESTCONF: what public clients of the real one expect, and its modules."""
+"""The emulated Polatis on RESTCONF: expectations of public clients of the real switch, and
+modules.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ def test_what_driver_and_emulator_say_is_of_the_modules(bench, client, tmp_path)
 
 
 def validate(folder, document: object) -> None:
-    """By libyang, against our modules."""
+    """Validated by libyang, with HydRA's modules."""
     file = folder / "document.json"
     file.write_text(json.dumps(document))
     modules = [str(YANG / f"{name}.yang") for name in ("optical-switch", "polatis-switch")]

@@ -1,4 +1,6 @@
-"""A protected reservation goes on over its second path when the fibre of its first is cut."""
+"""A protected reservation continues on its path on standby after a cut of the working path's
+fibre.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protected reservations with switches held by workers, and after another controller took over."""
+"""Protected reservations with switches held by workers, and after a takeover."""
 
 from __future__ import annotations
 

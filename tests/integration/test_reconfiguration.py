@@ -1,4 +1,4 @@
-"""The three steps as the wire sees them, and what they cost: nothing."""
+"""The three steps as captured on the wire, and their losses: none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def running(demo_testbed, tmp_path_factory):
 
 @pytest.fixture
 def network(running):
-    """One controller for all of the module; each test leaves it as it was found."""
+    """One controller for the whole module; each test restores its state."""
     yield running
     running.give_everything_back()
 
@@ -61,7 +61,7 @@ def test_order_on_the_wire_and_no_loss(network):
         assert in_between == [], "nothing on a circuit's VLAN while mirrors move"
         diverted += [f for f in electrical.frames() if first_move_s < f.time_s < last_move_s]
         assert starts["divert"] < starts["move"] < starts["activate"]
-    # A busy machine may stop the sender for as long as the mirrors of one change move.
+    # A busy machine may stop the sender for the duration of a change's moves.
     assert diverted, "the pair is on the electrical network meanwhile"
     # After each change, the new circuit carries the stream on a VLAN of its own.
     vlans = [int.from_bytes(f.data[14:16], "big") & 0xFFF for f in optical.frames()]

@@ -1,4 +1,4 @@
-"""The kernel as a cross-connect: frames go where a redirection says, at once, or nowhere."""
+"""The kernel as a cross-connect: redirected frames take effect at once, or go nowhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.ovs
 
 ENDS = ("hyTo1", "hyTo2", "hyTo3")
-"""Of the cables to ``hyTt1`` and so on, where frames come from."""
+"""Names of the sending ends of the cables to ``hyTt1`` and so on."""
 ETH_P_ALL = 3
 FRAME = bytes.fromhex("020000000002 020000000001 8100 0064 88b5") + bytes(60)
 
@@ -46,7 +46,7 @@ def redirections(one_processor):
 
 @pytest.fixture
 def one_processor() -> Iterator[None]:
-    """Frames that this process sends wait in one queue, that of its processor."""
+    """Frames sent by this process wait in a single queue, that of its processor."""
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(everywhere)})
     yield
@@ -54,10 +54,10 @@ def one_processor() -> Iterator[None]:
 
 
 def arrives(source, target):
-    """Whether frames that ``source`` sends reach ``target``, and nobody else."""
+    """True if frames from ``source`` reach ``target``, and no other end."""
     others = [f"hyTt{n}" for n in (1, 2, 3) if f"hyTt{n}" != source]
     before = {name: received(name) for name in others}
-    for _ in range(2):  # one after the other: once the second is heard, the first is through
+    for _ in range(2):  # one after the other: once the second arrives, the first is through
         send_until_heard(source)
     reached = {name for name in others if received(name) > before[name]}
     assert reached <= {target}
@@ -65,8 +65,9 @@ def arrives(source, target):
 
 
 def send_until_heard(source):
-    """Send a frame to the mirror, until that hears one: a busy kernel takes frames up late, and
-    drops those for which its queue has no room."""
+    """Send a frame to the mirror until the frame arrives: a busy kernel is late, and drops frames
+    without room in a queue.
+    """
     deadline = time.monotonic() + PATIENCE_S
     with (
         socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as mirror,

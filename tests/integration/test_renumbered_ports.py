@@ -1,4 +1,4 @@
-"""Ports that come back by another OpenFlow number: rules follow, whatever is done about drift."""
+"""Ports that return with another OpenFlow number: rules follow, for any policy on drift."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEARNING = {
     "openflow-only": ("hyl-",),
     "one-way": ("hyl-",),
 }
-"""Ports that lead to a switch that learns: how their names begin."""
+"""Name prefixes of ports that lead to a learning switch."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -39,7 +39,7 @@ def shipped(request):
 
 @pytest.fixture(scope="module")
 def network(demo_testbed, tmp_path_factory):
-    """No audit mends anything, and nobody notices by probes."""
+    """No audit repairs rules, and no probe finds a fault."""
     policy = {"on_drift": "report", "audit_interval_s": 0, "probe_interval_s": 0}
     with live(demo_testbed, tmp_path_factory.mktemp("renumbered"), policy) as network:
         if network.fabric.one_way:
@@ -68,7 +68,7 @@ def request(**numbers):
 
 
 def differs(network):
-    """Rules that are not as intended, as a look at all switches finds them."""
+    """Unintended rules, found by a read of all switches."""
     return network.get("/v1/drift")["items"]
 
 
@@ -78,14 +78,14 @@ def renumbered(network):
 
 
 def told(network, port):
-    """Whether the history tells of the number that a port has now."""
+    """True if the history names the present number of the port."""
     lines = network.get("/v1/history")["happenings"]
     now = f"has OpenFlow number {number_of(port)}, was "
     return any(f"port {port} of switch" in one["text"] and now in one["text"] for one in lines)
 
 
 def follows(network, *ports):
-    """Rules name the ports as they are numbered now, and servers reach each other both ways."""
+    """Rules name the present port numbers, and servers reach each other both ways."""
     wait_until(lambda: all(told(network, port) for port in ports), 60)
     wait_until(lambda: not renumbered(network), 60)
     assert not differs(network)
@@ -110,7 +110,7 @@ def test_two_that_swap_their_numbers(network):
 
 
 def test_one_that_is_deleted_and_added(network):
-    """As a network manager does that starts anew, and adds ports with their settings."""
+    """As by a restarted network manager, which adds ports with their settings."""
     port = KINDS[network.fabric.name][0]
     bridge = bridge_of(port)
     get = ["ovs-vsctl", "get", "Port", port, "protected"]
@@ -123,7 +123,7 @@ def test_one_that_is_deleted_and_added(network):
 
 
 def test_one_whose_switch_is_away_meanwhile(network):
-    """Its table names the old number when it comes back."""
+    """The table of the returned vswitch names the old number."""
     port = KINDS[network.fabric.name][0]
     bridge = bridge_of(port)
     get = ["ovs-vsctl", "get-controller", bridge]
@@ -136,7 +136,7 @@ def test_one_whose_switch_is_away_meanwhile(network):
 
 @contextmanager
 def no_foreign_sources(servers, *ports):
-    """In the block, no frame with a MAC address of these servers leaves by these ports."""
+    """During the block, no frame with a MAC address of these servers leaves by these ports."""
     sources = " or ".join(f"ether src {server.mac}" for server in servers)
     captures = [Capture(port, expression=sources, direction="out") for port in ports]
     with ExitStack() as stack:
@@ -154,8 +154,8 @@ def send(network, source, destination):
 
 
 def test_any_that_change_places_while_no_controller_runs(network):
-    """Frames from other racks never leave for a switch that learns, which would take their senders
-    to be here.
+    """Frames from other racks never leave towards a learning switch, which would learn their
+    senders there.
     """
     ports = KINDS[network.fabric.name]
     to_learning = [port for port in ports if port.startswith(LEARNING[network.fabric.name])]

@@ -1,7 +1,7 @@
 """Controllers that share a store take over from each other, under paced traffic.
 
-A lost quorum is told of as an operator sees it (the others are in `test_incidents`); with `-rP`,
-pytest shows how soon.
+The incident of a lost quorum is tested as an operator sees it (the other incidents are in
+`test_incidents`); with `-rP`, pytest shows the delays.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ from .warm import warm
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
 
 LEASE_S = 7
-"""Longer than the default: other tests keep the machine busy, and a leader that gets no processor
-for as long ends, as it should."""
+"""Longer than the default: other tests keep the machine busy, and a leader without processor time
+for the lease ends, as intended.
+"""
 LOST_LEASE = 75
 PPS = 100
-"""What could cut a pair off here lasts for seconds."""
+"""Any fault here that cut a pair off would last for seconds."""
 MINUTE_S = 10
-"""Of the alerts: a controller that is started again within a minute is no incident of its own."""
+"""Time of the alerts: a controller restarted within a minute is no incident."""
 
 
 class Follower:
-    """Follows the events of whoever leads, by the URLs of all, until a reservation is released."""
+    """Follows the leader's events, by the URLs of all controllers, until a reservation is
+    released.
+    """
 
     def __init__(self, urls):
         self.ids = []
@@ -75,8 +78,8 @@ class Follower:
 
 
 def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
-    """After a kill, a pause past the lease, when asked to, and without etcd: what was promised
-    stands, and who follows events misses none.
+    """After a kill, a pause past the lease, a handover, and without etcd: promises stand, and
+    followers miss no event.
     """
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     stage = Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
@@ -117,7 +120,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
             with watched(urls, tmp_path, page) as operator:
                 with operator.incident(without_quorum(etcd)):
                     assert these.await_end("b") == LOST_LEASE
-                    these.start("b")  # as its service does
+                    these.start("b")  # as by its service
                     is_told_that_nobody_leads(operator, promise, urls["b"])
                     refuses_all_but_old_reads(http, urls["a"], promise.path)
                 leader = these.leader()
@@ -133,7 +136,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
 
 
 def test_a_takeover_does_not_wait_for_a_switch_that_is_connected_and_silent(demo_testbed, tmp_path):
-    """It has a vswitch's datapath id, greets, and answers echoes alone."""
+    """The stranger has a vswitch's datapath id, says hello, and answers only echoes."""
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     stage = Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
     policy = {"timeouts": {"vswitch_s": PATIENCE_S}}
@@ -157,7 +160,7 @@ def test_a_takeover_does_not_wait_for_a_switch_that_is_connected_and_silent(demo
 
 @contextmanager
 def without_controllers(bridge):
-    """A vswitch whose rules stay, and which connects to nobody."""
+    """A vswitch that keeps its rules, and connects to no controller."""
     asked = ["ovs-vsctl", "get-controller", bridge]
     targets = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
     subprocess.run(["ovs-vsctl", "del-controller", bridge], check=True)
@@ -168,7 +171,7 @@ def without_controllers(bridge):
 
 
 def roles_at_switches(these):
-    """Each controller with what Open vSwitch says that it is, at whichever switch."""
+    """The role of each controller by Open vSwitch, at any switch."""
     shown = subprocess.run(
         ["ovs-vsctl", "--format=json", "--columns=target,role", "list", "controller"],
         check=True,
@@ -189,7 +192,7 @@ def refuses_to_be_taken_for_the_leader(http, urls):
 
 
 class Promise:
-    """A reservation that was asked for by way of a controller that stands by."""
+    """A reservation requested through a standby."""
 
     def __init__(self, http, urls):
         self._http = http
@@ -207,7 +210,7 @@ class Promise:
         self._circuits = self._circuits_at("a")
 
     def asked_again(self, name):
-        """Id of what the same request has made."""
+        """Id of the reservation made by the same request."""
         return self._reserve(name).json()["id"]
 
     def stands(self, name):
@@ -228,7 +231,7 @@ class Promise:
 
 @contextmanager
 def without_quorum(etcd):
-    """Of three members the one that leads is killed, and its successor stopped for the block."""
+    """etcd's leader of three members is killed, and its successor is stopped for the block."""
     etcd.kill(etcd.leader())
     stopped = etcd.leader()
     etcd.signal(stopped, signal.SIGSTOP)
@@ -240,8 +243,10 @@ def without_quorum(etcd):
 
 @contextmanager
 def watched(urls, directory, page):
-    """An operator who asks the first controller, which stands by, while Prometheus scrapes all."""
-    page.excused += ["503", "ERR_"]  # the browser reports each of them itself
+    """An operator asks the first controller, a standby, while Prometheus scrapes all
+    controllers.
+    """
+    page.excused += ["503", "ERR_"]  # the browser itself reports each error
     targets = [one.removeprefix("http://") for one in urls.values()]
     rules = shortened_rules(directory / "hydra.rules.yml", MINUTE_S)
     with scraping(targets, rules, directory) as prometheus:
@@ -252,7 +257,7 @@ def watched(urls, directory, page):
 
 
 def is_told_that_nobody_leads(operator, promise, started):
-    """Also where the one that led is asked, which has just been started again."""
+    """Also by the former leader, which has just been started again."""
     operator.note("nobody leads")
     (wrong,) = operator.is_told("store-unavailable", words=NO_ANSWER, status=1)
     assert (wrong["reservations"], wrong["command"]) == ([promise.id], "hydra replicas")

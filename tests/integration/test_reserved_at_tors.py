@@ -1,4 +1,4 @@
-"""Reserved bandwidth where ToRs steer: each holds its servers to their part, port by port."""
+"""Reserved bandwidth at steering ToRs: each ToR limits its servers, port by port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reserved bandwidth in the data plane: kept against others on the circuit, and measured."""
+"""Reserved bandwidth in the data plane: kept against other traffic on the circuit, and measured."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_what_is_held_outlives_the_controller_and_ends_with_the_reservation(netw
 
 
 def test_a_meter_that_somebody_changed_gets_its_rate_again(network, reserve):
-    """Its switch tells nobody; what it meters would be slow, or in the way of others, for good."""
+    """The switch does not report the change; its meters would stay too slow, or too fast, for
+    good.
+    """
     reserve()
     wait_until(lambda: "rate=" in ofctl("dump-meters", "hyv-h12"))
     (number,) = re.findall(r"meter=(\d+)", ofctl("dump-meters", "hyv-h12"))

@@ -1,4 +1,4 @@
-"""Reserved bandwidth of one rack pair on two circuits: no hash takes it off its own."""
+"""Reserved bandwidth of a rack pair on two circuits: no hash moves traffic off its circuit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 PAIRS = (("h11", "h21"), ("h12", "h22"))
 STREAMS = 8
-"""Of each server pair: one hash would hardly take all of them to one circuit."""
+"""Number of connections of each server pair: a hash would hardly map all of them to one circuit."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def network(machine, tmp_path_factory):
 
 
 def vlans_taken(network, *pairs):
-    """The VLAN-IDs of TCP that each of these server pairs sends through circuits."""
+    """The VLAN-IDs of TCP sent through circuits by each of these server pairs."""
     taken = []
     for number, (src, dst) in enumerate(pairs):
         with (
@@ -49,7 +49,7 @@ def tag(data):
 
 
 def carried_at_once(network, pairs, mbps):
-    """Mb/s that each of these server pairs delivered while all sent ``mbps`` each."""
+    """Mb/s delivered by each of these server pairs while all sent ``mbps`` each."""
     with ExitStack() as stack:
         sending = [
             stack.enter_context(

@@ -1,4 +1,6 @@
-"""VLAN-IDs and labels rest: none is another path's before switches have forgotten the old one."""
+"""VLAN-IDs and labels rest: no other path gets an ID before switches have forgotten the old
+path.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def network(demo_testbed, tmp_path):
 
 @contextmanager
 def many_addresses(network):
-    """Each makes a cached flow, by which the look at all of them takes longer."""
+    """Each address makes a cached flow, so that a revalidation takes longer."""
     servers = network.fabric.server_by_name
     words = [
         server_interface(servers["h41"]),

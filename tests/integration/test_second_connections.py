@@ -21,17 +21,17 @@ from .live import Live, live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 _HANDSHAKE_BYTES = 300
-"""At least so many a bridge sends before it is a switch to its controller."""
+"""Least number of bytes from a bridge before the controller takes it for a switch."""
 
 
 class Way:
-    """Another way to the controller, which may go silent without telling its ends."""
+    """A relay to the controller, which may go silent without closing its connections."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
         self._silent = threading.Event()
         self.carried_bytes = 0
-        """To the controller, so far."""
+        """Bytes to the controller so far."""
         self._sockets = [socket.create_server(("127.0.0.1", 0))]
         self.target = f"tcp:127.0.0.1:{self._sockets[0].getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept)]
@@ -58,7 +58,7 @@ class Way:
                 other.shutdown(socket.SHUT_WR)
 
     def fall_silent(self) -> None:
-        """Carry nothing any more, not even that a connection has ended."""
+        """Stop relaying, even the end of a connection."""
         self._silent.set()
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def targets(bridge: str, *wanted: str) -> Iterator[None]:
 
 
 def rules_through_the_controller(network: Live) -> None:
-    """Changes that h11's vswitch has a part in are confirmed, and frames follow them."""
+    """Changes that involve h11's vswitch are confirmed, and frames follow the changes."""
     for plane in ("p1", "p2"):
         network.change("r1", "r2", plane)
         assert network.planes_between("r1", "r2") == (plane,)
@@ -166,7 +166,9 @@ def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, sw
             wait_until(lambda: log_lines(network, "refused a second connection"))
             rules_through_the_controller(network)
         with targets(switch.bridge, way.target):
-            wait_until(lambda: has_seen_all_ends(address))  # else is_connected means the former
+            wait_until(
+                lambda: has_seen_all_ends(address)
+            )  # otherwise is_connected means the former connection
             wait_until(lambda: is_connected(network, switch.bridge))
             rules_through_the_controller(network)
         assert not log_lines(network, "is used"), "no connection that answered was given up"

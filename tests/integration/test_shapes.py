@@ -1,4 +1,4 @@
-"""A shape comes up whole, carries traffic, and goes whole."""
+"""A shape comes up as a whole, carries traffic, and is released as a whole."""
 
 from __future__ import annotations
 

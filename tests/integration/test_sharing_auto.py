@@ -1,4 +1,4 @@
-"""``sharing: auto`` on real switches: slots begin when pairs want one port, and end."""
+"""``sharing: auto`` on real switches: slots begin when several pairs want one port, and end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ POLICY = {
 PACE = {"per_s": 200.0, "write_bytes": 10_000}
 """16 Mb/s: more than the electrical network's 10."""
 SECONDS = 120
-"""More than it takes on a busy machine until what is waited for has come."""
+"""Time limit: more than a busy machine needs until the awaited result."""
 
 
 def test_slots_begin_and_end_with_the_demand_and_nothing_is_lost(demo_testbed, tmp_path):
-    """Rack 1 has one port left. One pair has it all the time; three want more than a circuit for
-    one of them and the electrical network for two carry, and take turns.
+    """Rack 1 has one port left. A single pair uses the port all the time; three pairs take turns,
+    as they want more than a circuit for one of them and the electrical network for two carry.
     """
     with live(demo_testbed, tmp_path, POLICY) as network:
         aside = network.api("PUT", "/v1/quarantine/r1/hyt-r1-p2", json={"reason": "to share one"})
@@ -72,6 +72,6 @@ def decisions(network: Live) -> int:
 
 
 def partners(network: Live) -> set[str]:
-    """The racks that rack 1 has a path to."""
+    """The racks reached from rack 1 by a path."""
     paths = network.get("/v1/topology")["paths"]
     return {one["dst"] for one in paths if one["src"] == "r1"}

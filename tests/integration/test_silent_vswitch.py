@@ -1,5 +1,5 @@
-"""A vswitch that forwards and no longer answers, where the policy closes it out; a switch that
-answers nonsense.
+"""A silent vswitch that still forwards, with the policy that closes its port; a switch with
+nonsensical answers.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def test_its_port_is_closed_circuits_move_and_it_comes_back(demo_testbed, tmp_pa
 
 
 def test_a_switch_that_answers_nonsense_holds_no_other_rack_up(demo_testbed, tmp_path):
-    """It has a vswitch's datapath id, greets, answers echoes, and else what nobody has asked; again
-    and again.
+    """The stranger has a vswitch's datapath id, says hello, answers echoes, and repeatedly sends
+    unrequested messages.
     """
     vswitch = demo_testbed.fabric.server_by_name["h41"].vswitch
     policy = {"timeouts": {"vswitch_s": PATIENCE_S, "probe_s": 5.0}}

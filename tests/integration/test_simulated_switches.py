@@ -1,4 +1,4 @@
-"""The switches that benchmarks/_fabric.c plays do with messages what Open vSwitch does."""
+"""The switches played by benchmarks/_fabric.c treat messages as Open vSwitch does."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def played(tmp_path: Path) -> Iterator[BareSwitch]:
 
 
 def table(switch: BareSwitch, number: int = TABLE_ALL, its_cookie: int = 0, mask: int = 0) -> list:
-    """The entries that a switch tells, in order, but for the rules' ages."""
+    """The entries reported by a switch, in order, without the rules' ages."""
     replies = switch.statistics(encode_flow_stats_request(number, its_cookie, mask, XID))
     body = b"".join(reply[16:] for reply in replies)
     entries = []
@@ -88,7 +88,7 @@ def table(switch: BareSwitch, number: int = TABLE_ALL, its_cookie: int = 0, mask
 
 
 def rules(demo: Loaded) -> list[FlowRule]:
-    """Rules of every kind, no two with one match; those with a meter have METER."""
+    """Rules of every kind, with distinct matches; rules with a meter have METER."""
     every = {match_key(rule): rule for rule in every_rule(demo.fabric)}
     return list(every.values())
 
@@ -115,7 +115,7 @@ def steps(demo: Loaded) -> Iterator[bytes]:
     yield with_command(changed, _MODIFY)
     yield encode_meter_changes([RemoveMeter(METER)], 1)  # takes its rules along
     yield encode_role_request(ROLE_MASTER, 7, 1)
-    yield encode_role_request(ROLE_MASTER, 6, 1)  # refused: it is stale
+    yield encode_role_request(ROLE_MASTER, 6, 1)  # refused: the generation is stale
     yield encode_changes([RemoveByCookie(0, 0)], PORTS, 1, 2)
 
 
@@ -132,7 +132,7 @@ def test_the_same_messages_have_the_same_effect(
 
 
 def test_a_fin_ends_one_rule_which_is_told(played: BareSwitch) -> None:
-    """As of a real one by tests/integration/test_cached_flows.py."""
+    """As on a real switch in tests/integration/test_cached_flows.py."""
     assert played.confirm(encode_changes([ROUND_RULES], PORTS, 1, None), 1) == []
     told = played.await_message(encode_end_of_round(3, XID), _FLOW_REMOVED)
     assert struct.unpack_from("!8xQ2xB", told) == (round_rule(3).cookie, _BY_TIME)

@@ -1,4 +1,4 @@
-"""The slotted mode on real switches: two pairs that want one port have it in turn."""
+"""The slotted mode on real switches: two pairs that want one port use it in turn."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ POLICY = {
     "slots": {"slot_s": 0.1, "week_s": 2.4},
 }
 SECONDS = 60
-"""More than it takes on a busy machine until what is waited for has come."""
+"""Time limit: more than a busy machine needs until the awaited result."""
 SLOTTED = {"sharing": "slotted"}
 
 
 def test_they_share_and_all_their_traffic_arrives(demo_testbed, tmp_path):
-    """6 Mb/s each, from two servers of rack 1, one of whose two ports is set aside."""
+    """6 Mb/s each, from two servers of rack 1; one of its two ports is set aside."""
     with live(demo_testbed, tmp_path, POLICY) as network:
         refused = network.api("PUT", "/v1/sharing", json=SLOTTED)
         assert refused.status_code == 409
@@ -63,7 +63,7 @@ def lengthen_slots(config) -> None:
 
 
 def partners(network: Live) -> set[str]:
-    """The racks that rack 1 has a path to."""
+    """The racks reached from rack 1 by a path."""
     paths = network.get("/v1/topology")["paths"]
     return {one["dst"] for one in paths if one["src"] == "r1"}
 

@@ -1,4 +1,4 @@
-"""ToR ports that pass small frames, and none of full size once these have a tag."""
+"""ToR ports that pass small frames, but no tagged frames of full size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .live import live, wait_until
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(40)]
 
 FULL = "1472"
-"""Bytes that a ping carries in a packet of 1500."""
+"""Bytes of data in a ping packet of 1500 bytes."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def network(demo_testbed, tmp_path_factory):
 
 @pytest.fixture
 def narrow():
-    """Have a port pass no tagged frames of full size, until the test ends."""
+    """Have a port drop tagged frames of full size until the test ends."""
     narrowed = []
 
     def narrow(port):
@@ -38,7 +38,7 @@ def narrow():
 
 
 def full_size_passes(network, source, address):
-    """Whether a ping of full size comes back, of which no part may be lost."""
+    """True if a ping of full size comes back without fragments."""
     command = ["ping", "-c", "1", "-W", "5", "-M", "do", "-s", FULL, address]
     return network.testbed.host(source).pexec(command)[2] == 0
 
@@ -48,7 +48,7 @@ def told(network):
 
 
 def test_a_new_path_there_is_not_used(network, narrow):
-    """The gate tries it with frames as long as servers send them."""
+    """The gate tries the path with frames of the servers' size."""
     narrow("hyt-r1-p1")
     with pytest.raises(ControllerError, match="small frames pass, and none of 1518 bytes"):
         network.change("r1", "r2", "p1")

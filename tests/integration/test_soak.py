@@ -1,4 +1,4 @@
-"""A short form of `python -m benchmarks.soak`: nothing is left behind by what comes and goes."""
+"""A short form of `python -m benchmarks.soak`: no resource leaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 SECONDS = 15.0
 HISTORIES_MB = 25.0
-"""Histories that are bounded in number are far from full after so short a time."""
+"""Bounded histories are far from full after such a short time."""
 BOUNDS = {"AnyIO worker thread": 40, "bodies": 2, "device": 4 + 2 + 8, "reader": 128}
 """Largest number of threads of each pool; of ``device`` one for each rack and plane, and eight."""
 

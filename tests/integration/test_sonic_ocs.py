@@ -1,4 +1,4 @@
-"""SONiC's ways with cross-connects, as other clients see them, and as the driver takes them."""
+"""SONiC's handling of cross-connects, as seen by other clients and by the driver."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PUSHED_ASIDE = {"working-group": "blocked", "molex": "invalid"}
 
 
 class Stand:
-    """A switch, the driver of it, and other clients beside the driver."""
+    """A switch, its driver, and other clients."""
 
     def __init__(self, bench: Bench, protocol: str, dialect: str) -> None:
         self.bench = bench
@@ -53,13 +53,15 @@ class Stand:
         }
 
     def fails(self, words: str) -> None:
-        """Have a driver make 1 to 2, which waits in vain, and fails with these words."""
+        """Have a driver connect 1 to 2, wait in vain, and fail with these words."""
         driver = self.bench.driver(name="hasty", timeout_s=SHORT_S)
         with closing(driver), pytest.raises(DeviceError, match=words):
             driver.change([], [cross(1, 2)])
 
     def write(self, delete: list[str], add: list[str]) -> None:
-        """Straight into the configuration, in one transaction, as any of the switch's ways does."""
+        """Write the configuration directly, in one transaction, as the switch's own interfaces
+        do.
+        """
         with self.databases["CONFIG_DB"].pipeline(transaction=True) as together:
             for key in delete:
                 together.delete(f"OCS_CROSS_CONNECT|{key}")
@@ -70,7 +72,7 @@ class Stand:
             together.execute()
 
     def words(self) -> dict[str, str]:
-        """What the state database has of each cross-connect."""
+        """The state database's row of each cross-connect."""
         found = {}
         client = self.databases["STATE_DB"]
         for name in client.scan_iter("OCS_CROSS_CONNECT_TABLE|*"):
@@ -111,7 +113,7 @@ def stand(running: Stand) -> Iterator[Stand]:
 
 
 def over(protocol: str) -> pytest.MarkDecorator:
-    """For switches that speak this protocol alone."""
+    """For switches with this protocol only."""
     kinds = [kind for kind in KINDS if kind[0] == protocol]
     return pytest.mark.parametrize("running", kinds, ids="-".join, indirect=True, scope="module")
 
@@ -129,7 +131,7 @@ def test_one_alone_on_a_busy_port_is_taken_and_never_works(stand):
     stand.wait_for({"1A-2B": works})
     stand.write([], ["1A-3B"])
     stand.wait_for({"1A-2B": works, "1A-3B": IN_THE_WAY[stand.dialect]})
-    stand.write(["1A-2B"], [])  # that frees its port, and does not make it work
+    stand.write(["1A-2B"], [])  # this frees the port, and does not make the cross-connect work
     stand.wait_for({"1A-3B": IN_THE_WAY[stand.dialect]})
     assert stand.driver.mirrors() == Mirrors(frozenset({cross(1, 3)}), frozenset({cross(1, 3)}))
     stand.driver.change([], [cross(1, 3)])
@@ -157,7 +159,7 @@ def test_a_key_that_is_there_is_skipped_whatever_became_of_it(stand):
     moves, words = stand.bench.moves(), stand.words()
     stand.write([], ["1A-2B"])
     stand.write(["1A-2B"], ["1A-2B"])
-    stand.write([], ["5A-5B"])  # what comes after was looked at after
+    stand.write([], ["5A-5B"])  # later requests were processed later
     stand.wait_for({**words, "5A-5B": WORKS[stand.dialect]})
     assert stand.bench.moves() == moves + 1
     stand.driver.change([], [cross(1, 2)])
@@ -174,7 +176,9 @@ def test_hardware_fails_after_the_configuration_was_taken(stand):
 
 
 def test_a_port_that_the_switch_has_not_is_taken_and_named(stand, caplog):
-    """And left out: its other port is in use until the row is gone, all others are as before."""
+    """The cross-connect is left out: its other port is in use until the row is gone; all others
+    stay.
+    """
     stand.write([], ["1A-99B"])
     stand.wait_for({"1A-99B": IN_THE_WAY[stand.dialect]})
     stand.driver.change([], [cross(2, 2)])
@@ -225,7 +229,7 @@ def test_databases_that_can_not_be_read_are_not_empty(stand):
     stand.driver.change([], [cross(1, 2)])
     client = stand.databases["CONFIG_DB"]
     client.config_set("replica-serve-stale-data", "no")
-    client.replicaof("127.0.0.1", 1)  # nobody there: from now on Redis gives no data
+    client.replicaof("127.0.0.1", 1)  # the agent is gone: from now on Redis gives no data
     try:
         for read in (stand.driver.cross_connects, stand.driver.alarms, stand.driver.identity):
             with pytest.raises(DeviceError) as caught:
@@ -441,7 +445,7 @@ def test_what_restconf_answers_is_of_its_module(stand, tmp_path):
 
 
 def _validate(folder: Path, kind: str, document: object) -> None:
-    """By libyang, against our module."""
+    """Validated by libyang, with HydRA's module."""
     file = folder / "document.json"
     file.write_text(json.dumps(document))
     command = ["yanglint", "-f", "json", "-t", kind, str(YANG / "sonic-ocs.yang"), str(file)]

@@ -1,4 +1,4 @@
-"""The driver of SONiC ToRs against an emulated one, and what others see of it."""
+"""The driver of SONiC ToRs with an emulated switch, and another client's view."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tor(bench):
 
 @pytest.fixture
 def database(bench):
-    """The configuration, as somebody at the switch's console has it."""
+    """The configuration, as seen at the switch's console."""
     folder = bench.rack.tor.options["ca_file"].rpartition("/")[0]
     path, number = f"{folder}/{SOCKET}", NUMBERS["CONFIG_DB"]
     with redis.Redis(unix_socket_path=path, db=number, decode_responses=True) as client:

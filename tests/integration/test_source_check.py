@@ -1,4 +1,4 @@
-"""Servers that send with others' addresses, or tag frames themselves, harm nobody.
+"""Servers that send with foreign addresses, or tag frames themselves, harm no other server.
 
 The same frames do harm as soon as ``policy.source_check`` is off.
 """
@@ -25,17 +25,17 @@ from .test_drift import drift
 pytestmark = [
     pytest.mark.takes(70),
     pytest.mark.ovs,
-    # Of single-homed servers, vswitches check as of dual-homed ones.
+    # Vswitches of single-homed servers check as those of dual-homed servers do.
     pytest.mark.parametrize("shipped", ["demo", "openflow-only"], indirect=True, scope="module"),
 ]
 
 EVERYBODY = "ff:ff:ff:ff:ff:ff"
 LONG = 12_000
-"""Frames of an attack that is ended when it has been looked at: a minute of them."""
+"""Frames of an attack, for a minute; the test ends the attack after its observation."""
 BURSTS, BURST = 5, 8
-"""Pings of a server whose address another one uses meanwhile."""
+"""Pings of a server whose address another server uses meanwhile."""
 FORGED = 0x88B7
-"""The ethertype of forged frames, which nobody else uses (IEEE 802 OUI extended)."""
+"""The ethertype of forged frames, unused otherwise (IEEE 802 OUI extended)."""
 SENDER = """
 import socket, sys, time
 interface, count, gap_s, *frames = sys.argv[1:]

@@ -15,8 +15,9 @@ from .live import live, wait_until
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 
 FLOWS = {("h31", "h11"): 520, ("h32", "h12"): 520, ("h31", "h41"): 480, ("h32", "h42"): 480}
-"""Datagrams a second of 1,050 bytes on the wire: 17 Mb/s of r3's 20 electrical ones, where 16 may
-be used, and of a server's 10 less than 9."""
+"""Datagrams per second, of 1,050 bytes on the wire: 17 Mb/s of r3's 20 Mb/s electrical rate, of
+which 16 may be used, and less than 9 of a server's 10 Mb/s.
+"""
 SECONDS = 8
 POLICY = {"poll_interval_s": 0.5, "demand_window_s": 1.0}
 

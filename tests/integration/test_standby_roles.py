@@ -1,7 +1,7 @@
-"""Roles of controllers that lead, stand by and end, as Open vSwitch tells them.
+"""Roles of leading, standby and ended controllers, as reported by Open vSwitch.
 
-Two processes hold a bridge's connections, by Ryu, or by os-ken over TLS. Neither keeps
-itself from writing while it does not lead: the switch alone does.
+Two processes hold a bridge's connections, by Ryu, or by os-ken over TLS. Neither process refrains
+from writing while it does not lead: only the switch refuses.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class App(framework.OpenFlowApp):
 
 
 class Controller:
-    """A process that has the bridge's connections, and does with them as it is told."""
+    """A process with the bridge's connections, controlled by the test."""
 
     def __init__(self, app: Path, scheme: str, environment: dict[str, str], stack: ExitStack):
         port = free_port()
@@ -124,7 +124,7 @@ class Controller:
 
     @property
     def role(self) -> str:
-        """What Open vSwitch says of it, every 5 s: ``other`` is an equal."""
+        """Roles reported by Open vSwitch, every 5 s: ``other`` is an equal."""
         shown = ["--bare", "--columns=role", "find", "controller", f'target="{self.target}"']
         return vsctl(*shown).strip()
 
@@ -136,7 +136,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=[("tcp", RYU), ("ssl", OS_KEN)], ids="-".join)
 def pair(request, switches, lab, tmp_path, monkeypatch):
-    """Two controllers that no switch has found yet; the bridge is the fabric's first vswitch."""
+    """Two controllers without a switch yet; the bridge is the fabric's first vswitch."""
     scheme, package = request.param
     monkeypatch.setenv(VARIABLE, package)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -153,8 +153,8 @@ def pair(request, switches, lab, tmp_path, monkeypatch):
 
 
 def test_standbys_are_slaves_on_every_connection(pair):
-    """Whoever leads is the master; one that led is a slave once it ends, or has been followed,
-    and what it writes on a new connection is refused.
+    """The leader is the master. A former leader becomes a slave when it ends, or when another
+    leader follows, and its writes on a new connection are refused.
     """
     a, b = pair
 

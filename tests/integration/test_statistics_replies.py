@@ -1,4 +1,4 @@
-"""The replies that the benchmarks play are those that Open vSwitch sends."""
+"""The replies played by the benchmarks equal Open vSwitch's replies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entries_of(messages: list[bytes]) -> list[bytes]:
 
 
 def ageless(entry: bytes) -> bytes:
-    """Without the one thing that the switch's clock decides."""
+    """The reply without the durations, which depend on the switch's clock."""
     return entry[: _AGE.start] + bytes(_AGE.stop - _AGE.start) + entry[_AGE.stop :]
 
 

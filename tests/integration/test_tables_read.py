@@ -1,4 +1,4 @@
-"""The reader of benchmarks.whole_fabric finds rules that are wrong in the tables of a switch."""
+"""The reader of benchmarks.whole_fabric finds wrong rules in a switch's tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECOND = Server(0, 1)
 
 
 class Stage:
-    """All vswitches with the tables of a state in which a circuit joins r1 and r2."""
+    """All vswitches with the tables of a state with a circuit between r1 and r2."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         document = reference(SIZE, directory, ["192.0.2.1:1", "192.0.2.2:1"])

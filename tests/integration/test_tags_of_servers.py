@@ -1,6 +1,6 @@
-"""Frames that servers tag themselves, where the policy lets them pass, over real wires.
+"""Frames tagged by servers, passed by policy, over real wires.
 
-On patch ports Open vSwitch has read all tags before a circuit's is pushed, so veth it has to be.
+veth is needed: on patch ports, Open vSwitch has read all tags before it pushes a circuit's tag.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(*command):
 
 @pytest.fixture(scope="module")
 def vswitch(switches, demo):
-    """h11's vswitch with what counts for a reservation of r2's, sources unchecked."""
+    """h11's vswitch with the counting rules of a reservation from r2, without a source check."""
     for wire in WIRES:
         run("ip", "link", "add", wire, "type", "veth", "peer", "name", f"{wire}f")
         run("ip", "link", "set", wire, "up")
@@ -64,7 +64,7 @@ def vswitch(switches, demo):
 
 @contextmanager
 def tags_read(limit):
-    """Have Open vSwitch read so many tags; None: as many as by default."""
+    """Set the number of tags that Open vSwitch reads; None: the default."""
     if limit is not None:
         run("ovs-vsctl", "set", "Open_vSwitch", ".", f"other_config:vlan-limit={limit}")
     try:
@@ -74,7 +74,7 @@ def tags_read(limit):
 
 
 def met():
-    """Frames for the server so far: those that count for the reservation, and all others."""
+    """Frames for the server so far: frames counted for the reservation, and all other frames."""
     table = run("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", BRIDGE, "table=0")
     lines = [line for line in table.splitlines() if "pop_vlan" in line]
     counts = {True: 0, False: 0}
@@ -84,8 +84,8 @@ def met():
 
 
 def arrive(demo, *tags):
-    """Send frames from r2 by circuit, with these tags inside the circuit's: how many count for the
-    reservation, and how many others the server gets.
+    """Send frames from r2 by circuit, with these tags inside the circuit's tag: returns how many
+    count for the reservation, and how many others the server gets.
     """
     receiver, sender = demo.fabric.servers[0], demo.fabric.racks[1].servers[0]
     head = bytes.fromhex((receiver.mac + sender.mac).replace(":", ""))

@@ -1,4 +1,4 @@
-"""The emulated data plane by itself: no controller, rules by hand, real packets."""
+"""The emulated data plane alone: no controller, manual rules, real packets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def circuit(demo_testbed: Testbed) -> Iterator[Testbed]:
 
 
 def test_freed_memory_of_open_vswitch_goes_to_who_asks_next(demo_testbed: Testbed) -> None:
-    """Else frames go astray while a ToR is retagged (decision 27)."""
+    """Otherwise frames go astray during a retag of a ToR (decision 27)."""
     if ovs.is_ours():
         environment = Path(f"/proc/{ovs.PID_FILE.read_text().strip()}/environ").read_text()
         (tunables,) = [v for v in environment.split("\0") if v.startswith("GLIBC_TUNABLES=")]
@@ -69,7 +69,9 @@ def test_freed_memory_of_open_vswitch_goes_to_who_asks_next(demo_testbed: Testbe
 def test_hosts_have_the_addresses_of_the_file(demo_testbed: Testbed) -> None:
     for server in demo_testbed.fabric.servers:
         host = demo_testbed.host(server.name)
-        ip = "ip -color=never -o"  # hosts have a terminal, on which newer ones colour addresses
+        ip = (
+            "ip -color=never -o"  # hosts have a terminal, for which newer versions colour addresses
+        )
         shown = host.cmd(f"{ip} address show dev {server.name}-eth0; {ip} link")
         assert str(server.mac) in shown
         assert all(address.with_prefixlen in shown for address in server.addresses)
@@ -94,9 +96,8 @@ def test_the_electrical_rate_is_a_tenth(electrical: Testbed) -> None:
 @rates
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_circuit_carries_its_rate_and_no_more(circuit: Testbed, version: int) -> None:
-    """The lower bound only tells it from the electrical network: a busy machine forwards less.
-
-    How near it gets to its rate is a figure of the demo, not of a test.
+    """The lower bound only distinguishes the circuit from the electrical network: a busy machine
+    forwards less. The demo measures the actual rate.
     """
     assert rules.reaches(circuit, "h11", "h21", version)
     report = rules.iperf3(circuit, "h11", "h21", "-t", "3", version=version)
@@ -109,12 +110,12 @@ def test_every_frame_lost_to_congestion_is_counted_by_a_queue(circuit: Testbed) 
     dropped_before, unread_before = queue_drops(circuit), unread(circuit, "h21")
     report = rules.iperf3(circuit, "h11", "h21", "-u", "-l", "1400", "-b", "130M", "-t", "2")
     grown = queue_drops(circuit) - dropped_before
-    # A ToR floods until its cached flows follow what it has learned: copies lose nothing.
+    # A ToR floods until its cached flows follow the learned addresses: copies lose no frame.
     dropped = Counter({port: grown[port] for port in ("hyo-h11", "hyt-r1-p1", "hys-h21")})
     lost_by_the_machine = unread(circuit, "h21") - unread_before
     lost = report["sum"]["lost_packets"]
     assert dropped["hyo-h11"] > 0
-    # iperf3's own last frames may be among the dropped, and are in no report.
+    # the drops may include iperf3's own last frames, which no report counts
     assert lost <= dropped.total() + lost_by_the_machine <= lost + 5, (lost, grown)
 
 
@@ -123,9 +124,9 @@ def queue_drops(testbed: Testbed) -> Counter[str]:
 
 
 def unread(testbed: Testbed, server: str) -> int:
-    """Frames and datagrams that found a switch's or the server's socket full.
+    """Frames and datagrams dropped by a full socket of a switch or the server.
 
-    (RFC 4113, udpInErrors: a busy machine keeps both waiting.)
+    (RFC 4113, udpInErrors: a busy machine delays both.)
     """
     process = testbed.host(server).popen(["cat", "/proc/net/snmp"], stdout=subprocess.PIPE)
     text, _ = process.communicate(timeout=PATIENCE_S)
@@ -138,7 +139,7 @@ def unread(testbed: Testbed, server: str) -> int:
 
 @rates
 def test_a_circuit_that_is_not_overloaded_loses_nothing(circuit: Testbed) -> None:
-    """Both loads wait for answers: no busy machine turns a pause into a burst beyond the rate."""
+    """Both loads wait for answers: on a busy machine, no pause becomes a burst beyond the rate."""
     assert rules.reaches(circuit, "h11", "h21")
     before = queue_drops(circuit)
     adaptive = ["ping", "-q", "-A", "-l", "4", "-c", "2000", "-s", "1200"]

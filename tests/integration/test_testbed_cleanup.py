@@ -1,4 +1,4 @@
-"""A testbed leaves the machine as it found it, however it ends."""
+"""A testbed restores the machine's state, however the testbed ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def bridges() -> list[str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """All that a testbed touches."""
+    """The parts of the machine that a testbed changes."""
 
     interfaces: frozenset[str]
     open_vswitch: bool
@@ -66,7 +66,7 @@ class Machine:
 
 @pytest.fixture
 def before(machine: None) -> Machine:
-    clean_up()  # what a killed session left is no fault of the test
+    clean_up()  # remains of a killed session do not fail the test
     return Machine.now()
 
 
@@ -91,7 +91,7 @@ def wait_until(condition: Callable[[], bool], child: subprocess.Popen[str]) -> N
 
 
 def start_building() -> subprocess.Popen[str]:
-    """Build the demo's data plane in another process, in a process group as a shell makes it."""
+    """Build the demo's data plane in another process, in a process group as made by a shell."""
     return subprocess.Popen(
         UP,
         cwd=REPOSITORY,
@@ -176,7 +176,9 @@ def test_what_a_killed_run_left_is_found(before: Machine, demo: Loaded, repair: 
 
 
 def test_bridges_do_not_come_back_with_open_vswitch(before: Machine, demo: Loaded) -> None:
-    """As after a power cut: every process is gone, and the database on disk has the bridges."""
+    """As after a power cut: every process is gone, and the database on disk still has the
+    bridges.
+    """
     if ovs.is_running():
         pytest.skip("Open vSwitch was running before: it is somebody else's, and not ours to kill")
     child = start_building()
@@ -201,7 +203,7 @@ def test_what_is_not_ours_stays(before: Machine, demo: Loaded) -> None:
 
 
 def test_members_in_a_pid_namespace_of_their_own_belong_to_somebody_else():
-    """As tests/own_network.sh has them, whose testbeds stand beside this one."""
+    """Networks as by tests/own_network.sh, whose testbeds run at the same time."""
     inner = "echo; exec sleep 600"
     with subprocess.Popen(
         ["unshare", "--pid", "--fork", "--kill-child", "sh", "-c", inner],

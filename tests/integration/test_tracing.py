@@ -1,4 +1,4 @@
-"""A reconfiguration of a real network, as a collector is told of it."""
+"""A reconfiguration of a real network, as received by a trace collector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_trace_of_a_change_is_its_timeline(demo_testbed, tmp_path, monkeypat
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         with live(demo_testbed, tmp_path) as network:
             record = network.change("r1", "r2", "p1")
-        # What was not sent yet is sent when the controller ends.
+        # Unsent spans are sent at the controller's end.
     names = [span.name for span in collector.spans]
     assert sorted(names) == sorted(
         ["reconfiguration", "wait and plan", *(step.step for step in record.timeline)]

@@ -1,4 +1,4 @@
-"""Bytes by a deadline: the meters keep the rate, and a lost circuit brings a new plan."""
+"""Bytes by a deadline: meters keep the rate, and a lost circuit leads to a new plan."""
 
 from __future__ import annotations
 

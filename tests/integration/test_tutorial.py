@@ -1,4 +1,4 @@
-"""docs/tutorial.md, typed in as it stands, on the real thing."""
+"""docs/tutorial.md, typed as written, on a real testbed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ pytestmark = [pytest.mark.takes(45), pytest.mark.ovs, pytest.mark.usefixtures("m
 TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
 EXAMPLES = CONFIGS.parent / "examples"
 ALREADY_DONE = ("make bootstrap", ". .venv/bin/activate")
-"""The environment that this test runs in is what they make."""
+"""The environment of this test is the one that these commands make."""
 ELECTRICAL_MBPS = 2.0
 """Rate of an electrical link in examples/ring_of_five.py."""
 IN_A_TERMINAL_OF_ITS_OWN = ("python -m mininet_scenarios.testbed up", "hydra run")
-"""What stays until Ctrl-C: the beginnings of its commands."""
+"""Beginnings of commands that run until Ctrl-C."""
 
 
 class Reader:
-    """Types what it reads, in a folder with the shipped configurations and a journal of its own."""
+    """Types the page's commands, in a folder with the shipped configurations and a separate
+    journal.
+    """
 
     def __init__(self, folder: Path) -> None:
         shutil.copytree(CONFIGS, folder / "configs")
@@ -63,7 +65,7 @@ class Reader:
         )
 
     def start(self, command: str, terminals: ExitStack, log: Path) -> None:
-        """In another terminal, closed by Ctrl-C in the end."""
+        """In another terminal, closed by Ctrl-C at the end."""
         sink = terminals.enter_context(log.open("w"))
         process = self.open(command, sink)
 
@@ -95,7 +97,7 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
         assert "p1" in said["hydra topology"]
         assert "r1 =p1= r2" in said["hydra topology"]
         assert "done" in said["hydra reconfigurations"]
-        # Who types faster than counters are read twice sees no demand yet.
+        # A fast reader sees no demand before the second reading of counters.
         demand = "curl -s localhost:8080/v1/demand"
         assert json.loads(said[demand])["source"] in {"none", "measured"}
         wait_until(lambda: json.loads(reader.read(demand))["source"] == "measured")
@@ -104,7 +106,7 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
 
 
 def follow_the_examples(reader: Reader, terminals: ExitStack, folder: Path) -> None:
-    """Those of examples/ that need a controller, on the tutorial's."""
+    """Programs of examples/ that need a controller, on the tutorial's network."""
     events = folder / "events"
     sink = terminals.enter_context(events.open("w"))
     follower = reader.open(f"python {EXAMPLES / 'follow_events.py'}", sink)
@@ -138,7 +140,7 @@ def test_a_fabric_of_init_is_emulated_at_once(tmp_path):
 
 @pytest.mark.quiet("compares rates", takes_s=15)
 def test_five_racks_in_a_ring_are_faster_over_circuits(tmp_path):
-    """With a relative directory, as somebody types; programs in hosts start in another one."""
+    """With a relative directory, as people type; programs in hosts start in another directory."""
     run = [sys.executable, str(EXAMPLES / "ring_of_five.py"), "ring"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"

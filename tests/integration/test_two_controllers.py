@@ -1,4 +1,4 @@
-"""A second controller, started by mistake, is refused with one clear error; the first goes on."""
+"""A second controller, started by mistake, is refused with a clear error; the first goes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def database(tmp_path):
 
 @pytest.fixture
 def drivers(database):
-    """As two controllers have them."""
+    """The sessions of two controllers."""
     first, second = (OvsTor("r1", database.address, BRIDGE, timeout_s=PATIENCE_S) for _ in range(2))
     yield first, second
     first.close()
@@ -62,7 +62,7 @@ def test_only_one_holds_a_switch_and_only_it_writes(drivers):
 def test_a_later_leader_takes_a_bridge_and_the_earlier_one_writes_nothing_more(
     drivers, database, earlier
 ):
-    """And does not get it back: a later leader takes it from one that is paused."""
+    """And can't take the lock back: a later leader takes it from a paused leader."""
     first, second = drivers
     first.claim(earlier)
     second.claim(2 << 28)
@@ -93,9 +93,9 @@ def applying(database):
 def test_a_bridge_does_not_go_back_to_the_robbed_when_the_thief_s_session_ends(
     drivers, database, applying, earlier
 ):
-    """ovsdb-server gives a stolen lock back, unasked (findings/ovsdb_stolen_lock.sh).
+    """ovsdb-server gives a stolen lock back without a request (findings/ovsdb_stolen_lock.sh).
 
-    The robbed controller was paused: it reads that the lock was stolen and came back at once.
+    The robbed controller was paused: it reads that the lock was stolen and given back at once.
     """
     first, second = drivers
     first.claim(earlier)
@@ -104,7 +104,7 @@ def test_a_bridge_does_not_go_back_to_the_robbed_when_the_thief_s_session_ends(
     with pytest.raises(HeldElsewhere, match=f"generation {2 << 28}"):
         first.set_vlans(WANTED)
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[]"
-    second.set_vlans(WANTED)  # which holds the bridge, whoever has the lock
+    second.set_vlans(WANTED)  # the holder of the bridge, regardless of the lock
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"
     for _ in range(2):
         with pytest.raises(HeldElsewhere, match=f"generation {2 << 28}"):
@@ -116,7 +116,9 @@ def test_a_bridge_does_not_go_back_to_the_robbed_when_the_thief_s_session_ends(
 def test_a_write_that_was_on_its_way_when_the_bridge_was_taken_is_refused(
     drivers, database, applying
 ):
-    """The server reads it after the later leader's claim, and before the earlier one hears."""
+    """The server reads the request after the later leader's claim, and before the earlier leader
+    learns of the claim.
+    """
     first, second = drivers
     first.claim(1 << 28)
     first.vlans(["p1"])
@@ -137,7 +139,7 @@ def test_a_write_that_was_on_its_way_when_the_bridge_was_taken_is_refused(
 def test_an_earlier_leader_that_connects_late_is_refused(drivers, database):
     first, second = drivers
     second.claim(2 << 28)
-    for generation in (1 << 28, 2 << 28):  # another store's leader may have the same
+    for generation in (1 << 28, 2 << 28):  # the leader of another store may have the same number
         with pytest.raises(HeldElsewhere) as refused:
             first.claim(generation)
         assert refused.value.generation == 2 << 28
@@ -182,7 +184,7 @@ def test_it_is_free_when_the_holder_ends_and_not_got_back_by_it(drivers):
 
 
 def test_who_has_lost_the_lock_meanwhile_writes_nothing(drivers, database):
-    """The server is restarted, and the other one is first to come back."""
+    """The server is restarted, and the other controller connects first."""
     first, second = drivers
     first.claim()
     database.end()
@@ -211,7 +213,7 @@ def test_a_silent_switch_is_claimed_when_it_is_back(drivers, database):
 
 
 def test_an_idle_session_over_tcp_keeps_its_claim(database):
-    """The server drops whoever does not answer its probes, here after twice 3 s."""
+    """The server drops clients that do not answer its probes, here after twice 3 s."""
     port = free_port()
     manager = ["--id=@m", "create", "Manager", f'target="ptcp:{port}:127.0.0.1"']
     manager += ["inactivity_probe=3000", "--", "set", "Open_vSwitch", ".", "manager_options=@m"]
@@ -226,7 +228,7 @@ def test_an_idle_session_over_tcp_keeps_its_claim(database):
             kept.keep()
         with pytest.raises(HeldElsewhere):
             other.claim()
-        wait_until(lambda: claims(other))  # not kept any more
+        wait_until(lambda: claims(other))  # no longer kept
 
 
 def claims(tor):
@@ -248,7 +250,7 @@ def network(demo_testbed, tmp_path):
 
 
 def start_another(network, tmp_path: Path, **controller) -> subprocess.CompletedProcess[str]:
-    """With the same fabric, and these changes to where it listens and what it remembers."""
+    """The same fabric, with other listening addresses and another journal."""
     document = yaml.safe_load(network.process.config.read_text())
     document["controller"].update(controller)
     config = tmp_path / "another.yaml"
@@ -285,7 +287,7 @@ def test_a_second_controller_is_refused_with_one_error(network, tmp_path):
 
 @pytest.mark.parametrize("shipped", ["openflow-only"], indirect=True)
 def test_a_second_one_on_another_host_leaves_openflow_tors_to_the_first(network, tmp_path):
-    """Nothing but OpenFlow keeps them apart: other addresses, another journal, the same ToRs."""
+    """Only OpenFlow separates the controllers: other addresses, another journal, the same ToRs."""
     port = 6699
     for rack in network.fabric.racks:
         targets = ["tcp:127.0.0.1:6653", f"tcp:127.0.0.1:{port}"]
@@ -304,7 +306,7 @@ def test_a_second_one_on_another_host_leaves_openflow_tors_to_the_first(network,
 
 @contextmanager
 def master_of(network, server):
-    """Take a vswitch over as another controller would, on a real connection from it."""
+    """Take a vswitch over as another controller would, on a real connection from the vswitch."""
     bridge = network.fabric.server_by_name[server].vswitch.bridge
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         listener.settimeout(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Frames that wait in front of a ToR, where no counter of it tells of them."""
+"""Frames queued in front of a ToR, where none of its counters shows them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PPS, PAYLOAD_BYTES = 20, 100
 SLOW_KBPS = 16
 """Slower than the stream: a frame leaves every 75 ms, and a queue grows."""
 WAIT_MS = 150
-"""Less than the frames take that are in the queue after 0.6 s, and more than a drain without them.
+"""Less than the time of the frames queued after 0.6 s, and more than a drain without queued frames.
 """
 
 
@@ -41,7 +41,7 @@ def shaped(interface: str, limits: str) -> None:
 
 @contextmanager
 def slow(interface: str) -> Iterator[None]:
-    """Send no faster than :data:`SLOW_KBPS`; what waits then is sent at once in the end."""
+    """Limit the rate to :data:`SLOW_KBPS`; at the end, queued frames are sent at once."""
     shown = subprocess.run(
         ["tc", "class", "show", "dev", interface], check=True, capture_output=True, text=True
     ).stdout
@@ -56,14 +56,16 @@ def slow(interface: str) -> Iterator[None]:
 
 @pytest.fixture
 def network(demo_testbed, tmp_path, transition):
-    # Longer than the queue is, also where this process waits for a processor while it grows.
+    # Longer than the queue, even if this process waits for a processor while the queue grows.
     policy = {"drain": {"bound_ms": 20_000}, "transition": transition.value}
     with live(demo_testbed, tmp_path, policy) as network:
         yield network
 
 
 def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
-    """Between two of them the circuit's counters stand still for longer than the drain looks."""
+    """Between two datagrams, the circuit's counters stand still for longer than the drain's
+    readings.
+    """
     network.change("r1", "r2", "p1")
     dark = network.dark_frames()
     uplink, _ = uplink_interfaces(network.fabric, network.fabric.server_by_name["h11"])

@@ -1,4 +1,4 @@
-"""Circuits that are listed instead of planned go through the three substeps like any others."""
+"""Circuits listed by a request, instead of planned, go through the three substeps as usual."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .live import live, wait_until
 
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(15)]
 SECONDS = 120
-"""More than it takes on a busy machine until what is waited for has come."""
+"""Time limit: more than a busy machine needs until the awaited result."""
 ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
 
 
@@ -98,6 +98,6 @@ def join_all(network):
 
 
 def slots_begun(network):
-    """Changes from slot to slot that are done."""
+    """Finished changes from slot to slot."""
     changes = network.get("/v1/reconfigurations")["reconfigurations"]
     return [one for one in changes if (one["trigger"], one["state"]) == ("slotted", "done")]

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.ovs, pytest.mark.takes(120)]
 SWITCHES = 8
 """Vswitches of the demo."""
 MOVING_S = 3.0
-"""In which the controller has to see that a worker is gone."""
+"""Time limit for the controller to notice a lost worker."""
 LEASE_S = 7
 """Longer than the defaults, of leaders and of workers: other tests keep the machine busy."""
 ENDED = {"done", "partial", "refused", "failed"}
@@ -56,7 +56,7 @@ def dark_frames(testbed):
 
 
 def on(package):
-    """Controller and workers on this package."""
+    """Controller and workers with this OpenFlow package."""
     return {"launch": warm(package).launch, "environment": {VARIABLE: package}}
 
 
@@ -66,7 +66,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
         workers(stage, PATIENT, ("w1",), lease_s=LEASE_S, **on(package)) as (process, _),
         ControllerClient(process.base_url) as client,
     ):
-        # They are counted once in a while.
+        # The controller counts them from time to time.
         (worker,) = await_workers(
             seen_by(process),
             lambda one: (
@@ -86,7 +86,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
 
 @pytest.mark.parametrize("package", ["ryu"])
 def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
-    """Its switches move to the other one, and a stopped one that goes on sends nothing."""
+    """The worker's switches move to the other worker, and a resumed worker sends nothing."""
     with (
         workers(stage, PATIENT, ("w1", "w2"), lease_s=LEASE_S, **on(package)) as (process, these),
         ControllerClient(process.base_url) as client,
@@ -154,12 +154,12 @@ def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
         ControllerClient(process.base_url) as client,
     ):
         all_there(process)
-        wait_until(lambda: connected() == {these["w1"].target})  # what that says comes late
+        wait_until(lambda: connected() == {these["w1"].target})  # its report comes late
         assert these["w1"].target.startswith("ssl:")
         assert client.reconfigure([PairDemand("r1", "r2", 80)]).state == "done"
         use_certificates(authority(tmp_path / "other"))
         bridge, target = bridges_of(stage)[0], these["w1"].target
-        vsctl("del-controller", bridge)  # or it keeps the connection
+        vsctl("del-controller", bridge)  # otherwise the worker keeps the connection
         ovs.set_controllers([bridge], [target])
         wait_until(lambda: "is not let in as a switch" in process.log_tail())
         wait_until(lambda: seen_by(process)()[0]["switches"] == len(bridges_of(stage)) - 1)
@@ -184,7 +184,9 @@ def all_there(process):
 
 
 def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
-    """One of two controllers is killed; the worker obeys the other one as soon as that leads."""
+    """One of two controllers is killed; the worker obeys the other controller as soon as it
+    leads.
+    """
     bridges = bridges_of(stage)
     before = f"tcp:{stage.config['controller']['openflow']}"
     links = {name: free_port() for name in "ab"}
@@ -228,7 +230,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
 
 
 def standing_by(process):
-    """Numbers of switches that those who stand by have found."""
+    """Numbers of switches that the standbys have found."""
     found = plain_http.get(f"{process.base_url}/v1/replicas", timeout=PATIENCE_S).json()[
         "standing_by"
     ]

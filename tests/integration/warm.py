@@ -1,12 +1,12 @@
-"""Controllers that are forked off a process which has imported all that ``ryu-manager`` imports.
+"""Controllers forked off a process that has imported all modules of ``ryu-manager``.
 
-So are the processes in which they plan, and off another process emulators of optical switches. The
-imports are most of a start. How users start them is for ``test_launch``,
-``test_controller_process``, ``test_ocs_emulator``, the demo, the tutorial and the experiments to
-test.
+The controllers' planning processes are forked off the same process, and emulators of optical
+switches off another process. The imports are most of a start. Starts as by users are tested by
+``test_launch``, ``test_controller_process``, ``test_ocs_emulator``, the demo, the tutorial and the
+experiments.
 
-``python -m tests.integration.warm FD controllers`` is that process, ``… FD emulators`` the other;
-each ends, with all that it has forked, when the other end of the socket FD is closed.
+``python -m tests.integration.warm FD controllers`` is the first process, ``… FD emulators`` the
+second; each ends, with all of its children, when the other end of the socket FD is closed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Warm:
             )
 
     def fork(self, words: Sequence[str], variables: Mapping[str, str], log: BinaryIO) -> Forked:
-        """A process that does what ``words`` say, with these variables beside ours."""
+        """A process that runs ``words``, with these additional variables."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             environment = member_environment({**self._variables, **variables})
@@ -160,14 +160,14 @@ def warm(package: str = NAME) -> Warm:
 
 
 def spawn_emulator(module: str, arguments: Sequence[str], log: BinaryIO) -> Forked:
-    """As ``testbed.ocs._spawn``, off a process that :func:`cool` ends."""
+    """As ``testbed.ocs._spawn``, by a process that :func:`cool` ends."""
     if not _emulators:
         _emulators.append(_WarmEmulators())
     return _emulators[0].spawn(module, arguments, log)
 
 
 def cool() -> None:
-    """Close all that were started."""
+    """Close all started processes."""
     while _started:
         _started.popitem()[1].close()
     while _emulators:
@@ -178,17 +178,19 @@ class _Server:
     """Forks processes for a session, and planners for its controllers."""
 
     def __init__(self, orders: socket.socket, become: Callable[..., None]) -> None:
-        """``become``: what a child does, with its words, its log and where planners are asked for,
+        """``become``: the work of a child, with its words, its log and the address of planners,
         after its environment is set.
         """
         self._become = become
         self._orders = orders
         self._planners, self._asking = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        """Process and where its end is reported, by the descriptor that watches it."""
+        """Process, and the descriptor for the report of its end, by the descriptor that watches the
+        process.
+        """
 
     def serve(self) -> Callable[[], None]:
-        """Returns in the children, with what they are to do; never in this process."""
+        """Returns only in the children, with their work; never in this process."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._orders, selectors.EVENT_READ)
             selector.register(self._planners, selectors.EVENT_READ)
@@ -242,20 +244,20 @@ def _tell(reports: socket.socket, value: int) -> None:
     try:
         reports.send(_STATUS.pack(value))
     except OSError:
-        return  # nobody asks any more
+        return  # the session is gone
 
 
 def _group(pid: int) -> None:
-    """Give a child a process group of its own.
+    """Give a child a separate process group.
 
-    Both it and its parent do: whoever is told its id can end its group, as soon as that.
+    Both the child and its parent do so: a receiver of the id can then end the group at once.
     """
     with suppress(ProcessLookupError):  # it has ended
         os.setpgid(pid, pid)
 
 
 def _be_a_member() -> None:
-    """Have the testbed find this process, by the environment where the kernel looks for it."""
+    """Let the testbed find this process, by the environment that the kernel shows."""
     _group(os.getpid())
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
@@ -310,7 +312,7 @@ elif __name__ == "__main__":
     from apps.openflow import framework  # noqa: F401  (imported late by the launcher)
     from apps.openflow.package import HOST
 
-    import_module("apps.main")  # which the launcher imports for the controller alone
+    import_module("apps.main")  # imported by the launcher for the controller only
     HOST.manager()
     for module in _LATE:
         import_module(module)
@@ -318,8 +320,10 @@ elif __name__ == "__main__":
     from apps.process.garbage import exempt_present_objects
     from topology.algorithms import ENTRIES
 
-    list(ENTRIES)  # looks for algorithms in all installed packages
+    list(ENTRIES)  # searches all installed packages for algorithms
 
-    exempt_present_objects()  # each controller would look at all that was imported, twice
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
+    exempt_present_objects()  # each controller would scan all imported objects, twice
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # it is for the session, which then ends this process
     _Server(socket.socket(fileno=int(sys.argv[1])), _become_controller).serve()()

@@ -78,7 +78,7 @@ class Admission:
         self._turn = threading.Lock()
 
     def to(self, bookings: Bookings) -> Admission:
-        """The same admission to other bookings, for trials."""
+        """A copy of the admission for other bookings, for trials."""
         other = copy(self)
         other._bookings = bookings
         return other

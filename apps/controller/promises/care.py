@@ -186,7 +186,7 @@ class ReservationCare:
         try:
             reservation = self._reservations.change(reservation_id, state, reason, before)
         except Changed:
-            return  # likewise, just now
+            return  # committed or put off just now
         if before.holds_capacity:
             await self._take_down([reservation])
             self._note_taken_down(reservation.pair)

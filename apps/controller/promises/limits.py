@@ -26,7 +26,7 @@ class Limits:
         self._paths_per_pair = paths_per_pair
         self._network = ledger.network
         self._last = AdmissionLimits()
-        """Limits as asked for last: the calendar knows the windows of the same limits again."""
+        """Limits of the last call: the calendar recognizes its windows by the same limits."""
 
     def now(self) -> AdmissionLimits:
         """Limits of hops and paths, and the ports and paths out of use at present."""

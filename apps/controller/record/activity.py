@@ -154,7 +154,7 @@ class ActivityLog:
     def note_course(
         self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
     ) -> None:
-        """Tell the course of an unfinished reconfiguration that touches ``circuits``."""
+        """Log a step of each unfinished reconfiguration that touches ``circuits``."""
         entry = self.reconfiguration(reconfiguration_id)
         headline = f"{entry.id}, asked for by {entry.trigger}: {text}"
         LOG.info("%s", text, extra={"reconfiguration": entry.id})

@@ -22,7 +22,7 @@ only its own two writes.
 
 class EventWriter:
     """Calls ``write`` soon after :meth:`wake`, and again a second after a failure; a little later
-    while ``can_wait`` says so.
+    while ``can_wait`` returns True.
     """
 
     def __init__(self, write: Callable[[], None], can_wait: Callable[[], bool]) -> None:

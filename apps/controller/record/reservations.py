@@ -40,7 +40,7 @@ _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED
 _ENDED_BY_OTHERS: Final = frozenset(
     {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
 )
-"""States that a reservation can get into at any time, beside any work of the conductor on it."""
+"""States that a reservation can enter at any time, even while the conductor works on it."""
 
 
 class Reservations(ReservationNews):
@@ -196,8 +196,8 @@ class Reservations(ReservationNews):
     def change_all(
         self, ids: Iterable[str], state: ReservationState, reason: str = ""
     ) -> Sequence[Reservation]:
-        """:meth:`change` of several reservations, in one journal write, also of those changed
-        before an error.
+        """:meth:`change` of several reservations, in one journal write; reservations changed before
+        an error are written, too.
         """
         with self._lock:
             now_s = time.time()
@@ -247,8 +247,8 @@ class Reservations(ReservationNews):
         staying: Sequence[Reservation],
         silent: Sequence[Reservation] = (),
     ) -> None:
-        """Write changed reservations and those that stay, with events, and ``silent`` reservations
-        without events.
+        """Write changed and staying reservations, with events, and ``silent`` reservations without
+        events.
         """
         self._note(changed)
         self._note(staying, _STAYS)
@@ -258,7 +258,8 @@ class Reservations(ReservationNews):
         )
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
-        """Book the pair's reservations around blocked ports; those without another path fail.
+        """Book the pair's reservations around blocked ports; reservations without another path
+        fail.
 
         The reason of failure begins with ``tried``, the earlier attempts in words. A tenant reads
         the reason, so it names no foreign reservations.
@@ -331,8 +332,8 @@ class Reservations(ReservationNews):
     def place(self, paths: Iterable[Path]) -> frozenset[Path]:
         """Set ``paths`` as the present paths of their reservations, in one journal write.
 
-        Returns the paths without those that do not stand, or whose pair has an unreserved path;
-        these stay without effect.
+        Returns the paths that stand, except paths of pairs with an unreserved path; these stay
+        without effect.
         """
         with self._lock:
             standing = paths_by_pair(self._network.state)

@@ -63,7 +63,7 @@ class Headroom:
             return
         policy = self._policy.now
         shortage_text = (
-            f"the electrical network has no room for what is diverted: {self.shortage(ahead)}"
+            f"the electrical network has no room for the diverted traffic: {self.shortage(ahead)}"
         )
         if policy.beyond_room is Beyond.REFUSE:
             raise PlanError(

@@ -163,7 +163,7 @@ class Staging:
         """Move the network to the plan's target: at once if possible, else stage by stage.
 
         The entry ends with the last stage. Raises HydraError if the first stage can't be begun, or
-        broke off; the log's entry says so too.
+        broke off; the log's entry has the reason, too.
         """
         sent_mbps = asker.sent_mbps()
         ahead = self.foresee(plan, sent_mbps)
@@ -264,7 +264,7 @@ class Staging:
         except JournalError:
             raise  # recorded where the error happened
         except HydraError:
-            return  # the whole's entry says so
+            return  # the entry of the whole change has the reason
 
     async def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
         """``before``: the phase of the change before its turn."""

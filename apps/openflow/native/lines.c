@@ -20,34 +20,34 @@ enum {
     MOST_UNANSWERED = 16,
     READ_BYTES = 65536,
     EVENTS = 128,
-    LAST_VERSION = 15, /* of OpenFlow's 1 to 6; TLS begins with 22, and text with 32 or more */
-    SENT_BESIDE = 16, /* lines written to in a turn while others wait to be read */
+    LAST_VERSION = 15, /* OpenFlow has 1 to 6; TLS begins with 22, text with 32 or more */
+    SENT_BESIDE = 16, /* lines written in a turn while other lines wait for a read */
     TICK_MS = 250,
-    MOST_ECHOED = 65536, /* bytes of replies to echoes that a switch does not read */
-    NICE = -10 /* an echo is not to wait for what the interpreter computes */
+    MOST_ECHOED = 65536, /* bytes of echo replies that a switch does not read */
+    NICE = -10 /* an echo must not wait for the interpreter's computations */
 };
 static const uint64_t WAKE = 0; /* no line has this name */
 
 typedef struct {
     uint8_t *data;
-    size_t at, end, room; /* what counts is from `at` to `end` */
+    size_t at, end, room; /* the content is from `at` to `end` */
 } Buffer;
 
 typedef struct Line {
-    uint64_t name; /* place in the low half, from 1 on; how often it was used before in the high */
+    uint64_t name; /* low half: place, from 1 on; high half: number of earlier uses of the place */
     int descriptor;
     LineEnd end;
     int error;
     Buffer partial; /* the beginning of a message */
-    Buffer ready;   /* whole messages to be taken */
+    Buffer ready;   /* whole messages for lines_take() */
     Buffer out;
-    size_t under_way; /* bytes that were in `out` and are being written without the lock */
-    size_t echoed;   /* bytes in `out`, at most, that answer echoes */
-    uint32_t events; /* what epoll is asked for */
+    size_t under_way; /* bytes taken from `out` that are being written without the lock */
+    size_t echoed;   /* bytes in `out`, at most, of echo replies */
+    uint32_t events; /* the events requested from epoll */
     int is_queued, is_due, is_last;
-    int is_openflow; /* it has sent a byte that begins a message */
-    int is_ignored; /* a stranger: of what it says, only echoes count */
-    double credit;  /* messages that may be taken before the line rests; none or less: it rests */
+    int is_openflow; /* true once the first byte of a message was OpenFlow's */
+    int is_ignored; /* an unknown switch: only its echoes count */
+    double credit;  /* messages allowed before the line pauses; at 0 or below, the line is paused */
     struct Line *next_ready, *next_due;
     double echo_due_s, progress_s;
     uint32_t next_xid, asked[MOST_UNANSWERED];
@@ -57,16 +57,16 @@ typedef struct Line {
 struct Lines {
     Limits limits;
     pthread_mutex_t lock;   /* held for one system call on one line at most */
-    pthread_cond_t is_sent; /* when nothing is `sending` any more */
-    const Line *sending;    /* the line that the thread writes to without the lock; NULL: none */
+    pthread_cond_t is_sent; /* signalled when `sending` becomes NULL */
+    const Line *sending;    /* the line being written by the thread without the lock; NULL: none */
     pthread_t thread;
-    pid_t process; /* the thread is in this one only, not in those that it forks */
+    pid_t process; /* the process of the thread; a forked child has no thread */
     int epoll, wake, told;
     int over, woken, is_told;
-    Line **line; /* by place - 1; NULL where none is */
+    Line **line; /* by place - 1; NULL for a free place */
     uint32_t *uses;
     uint32_t places;
-    uint32_t free_from; /* no place before this one is free */
+    uint32_t free_from; /* all places before this one are in use */
     size_t ready_bytes;
     Line *first_ready, *last_ready, *first_due, *last_due;
     uint8_t scratch[HEADER_BYTES + READ_BYTES];
@@ -96,7 +96,7 @@ static void drop(Buffer *b)
     *b = (Buffer){0};
 }
 
-/* Room for so many bytes more at the end; 0 if there is no memory. */
+/* Room for `more` bytes at the end; 0 without memory. */
 static int make_room(Buffer *b, size_t more)
 {
     if (b->room - b->end >= more)
@@ -104,7 +104,7 @@ static int make_room(Buffer *b, size_t more)
     size_t used = held(b);
     if (more > SIZE_MAX / 4 || used > SIZE_MAX / 4)
         return 0;
-    if (b->at && used) /* so that what was sent does not stay for ever */
+    if (b->at && used) /* frees the space of sent bytes */
         memmove(b->data, b->data + b->at, used);
     b->at = 0;
     b->end = used;
@@ -149,7 +149,8 @@ static void tell(Lines *all)
     }
 }
 
-/* Have a line taken in its turn, unless it has said too much of late: an end is always told. */
+/* Queue a line to be taken in its turn, unless the line is out of credit: an end is always
+   queued. */
 static void queue(Lines *all, Line *line)
 {
     if (line->credit <= 0 && line->end == LINE_OPEN)
@@ -185,7 +186,7 @@ static int may_be_read(const Lines *all, const Line *line)
            (ready == 0 || all->ready_bytes < all->limits.most_ready_in_all);
 }
 
-/* Have epoll look for what there is to do. */
+/* Update the events requested from epoll. */
 static void look(Lines *all, Line *line)
 {
     if (line->end != LINE_OPEN)
@@ -254,7 +255,7 @@ static int ask_for_echo(Lines *all, Line *line)
     return append(all, line, request, sizeof request);
 }
 
-/* Whether this answers one of the thread's own requests. */
+/* True for the reply to one of the thread's own echo requests. */
 static int is_answered(Line *line, uint32_t xid)
 {
     for (int i = 0; i < line->unanswered; i++)
@@ -281,7 +282,7 @@ static void receive(Lines *all, Line *line, const uint8_t *message, size_t size)
     int is_reply = message[0] == OPENFLOW_1_3 && message[1] == ECHO_REPLY;
     if (is_reply && is_answered(line, big32(message + 4)))
         return;
-    if (line->is_ignored && !is_reply) /* Python, too, may have asked whether it lives */
+    if (line->is_ignored && !is_reply) /* Python may also have sent an echo request */
         return;
     if (!put(&line->ready, message, size)) {
         end_line(all, line, LINE_FAILED, ENOMEM);
@@ -291,7 +292,7 @@ static void receive(Lines *all, Line *line, const uint8_t *message, size_t size)
     queue(all, line);
 }
 
-/* All whole messages there; the number of their bytes. */
+/* Handle all complete messages; returns the number of their bytes. */
 static size_t receive_all(Lines *all, Line *line, const uint8_t *data, size_t size)
 {
     size_t at = 0;
@@ -316,15 +317,16 @@ static size_t receive_all(Lines *all, Line *line, const uint8_t *data, size_t si
     return at;
 }
 
-/* Read once. The beginning of a message is kept and filled up; nothing is copied at each step. */
+/* Read once. The beginning of a message is kept and completed by later reads, without further
+   copies. */
 static void read_line(Lines *all, Line *line)
 {
     Buffer *partial = &line->partial;
     size_t kept = held(partial), wanted = READ_BYTES;
     uint8_t *to = all->scratch + HEADER_BYTES;
-    if (kept >= HEADER_BYTES) { /* then its length was looked at, and is more than is there */
+    if (kept >= HEADER_BYTES) { /* then the length is known, and exceeds the bytes so far */
         wanted = big16(partial->data + 2) - kept;
-        to = partial->data + kept; /* which has room for all of it */
+        to = partial->data + kept; /* with room for the whole message */
     }
     ssize_t got = recv(line->descriptor, to, wanted, MSG_DONTWAIT);
     if (got < 0) {
@@ -422,7 +424,7 @@ static void tick(Lines *all, double at_s, double since_s)
             if (held(&line->ready))
                 queue(all, line);
         }
-        if (line->is_ignored) { /* once a tick: what else it sends waits in its own buffers */
+        if (line->is_ignored) { /* once a tick: further bytes wait in the switch's own buffers */
             if (held(&line->ready) < all->limits.most_ready && line->echoed < MOST_ECHOED)
                 read_line(all, line);
             settle(all, line);
@@ -447,15 +449,15 @@ static void serve(Lines *all, uint64_t name, uint32_t events)
 {
     Line *line = find(all, name);
     if (!line || line->end != LINE_OPEN)
-        return; /* it has ended since epoll looked */
+        return; /* the line has ended since epoll reported events */
     if (events & EPOLLIN)
         read_line(all, line);
     else if (events & (EPOLLHUP | EPOLLERR))
-        end_line(all, line, LINE_CLOSED, 0); /* also while it is not read: else this came for ever */
+        end_line(all, line, LINE_CLOSED, 0); /* paused lines, too: else epoll reports it again */
     settle(all, line);
 }
 
-/* Write what waits, while others may append to the line and to all others. */
+/* Write waiting bytes; other threads may append to any line meanwhile. */
 static void send_unlocked(Lines *all, Line *line)
 {
     Buffer out = line->out;
@@ -475,7 +477,7 @@ static void send_unlocked(Lines *all, Line *line)
     }
     if (line->end != LINE_OPEN || !held(&out)) {
         drop(&out);
-    } else { /* what was appended meanwhile comes behind it */
+    } else { /* bytes appended meanwhile follow */
         int done = put(&out, line->out.data + line->out.at, held(&line->out));
         drop(&line->out);
         line->out = out;
@@ -486,7 +488,7 @@ static void send_unlocked(Lines *all, Line *line)
         end_line(all, line, LINE_FAILED, error);
 }
 
-/* Write to some of the lines that something is to be sent on; 1 if there are others. */
+/* Write to some of the lines with waiting bytes; 1 if further lines wait. */
 static int send_some(Lines *all, int most)
 {
     for (int i = 0; i < most && all->first_due; i++) {
@@ -496,13 +498,13 @@ static int send_some(Lines *all, int most)
         if (line->end == LINE_OPEN && held(&line->out))
             send_unlocked(all, line);
         settle(all, line);
-        pthread_mutex_unlock(&all->lock); /* let others have their turn */
+        pthread_mutex_unlock(&all->lock); /* let other threads take the lock */
         pthread_mutex_lock(&all->lock);
     }
     return all->first_due != NULL;
 }
 
-/* 1 when the thread is to end. */
+/* 1 if the thread should end. */
 static int hear(Lines *all, const struct epoll_event *event)
 {
     if (event->data.u64 == WAKE) {
@@ -515,11 +517,11 @@ static int hear(Lines *all, const struct epoll_event *event)
     return 0;
 }
 
-/* What comes in has its turn between what goes out: an echo does not wait for a change of all. */
+/* Reads alternate with writes: an echo does not wait for a large change. */
 static void *run(void *of)
 {
     Lines *all = of;
-    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where that is allowed */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* where permitted */
     struct epoll_event event[EVENTS];
     double tick_s = now_s();
     for (int more = 0, over = 0; !over;) {
@@ -569,7 +571,7 @@ static int start(Lines *all)
         return errno;
     sigset_t every, before;
     sigfillset(&every);
-    pthread_sigmask(SIG_BLOCK, &every, &before); /* signals are for the threads of the interpreter */
+    pthread_sigmask(SIG_BLOCK, &every, &before); /* signals are for the interpreter's threads */
     int error = pthread_create(&all->thread, NULL, run, all);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
@@ -617,7 +619,7 @@ Lines *lines_open(const Limits *limits)
 void lines_close(Lines *all)
 {
     if (getpid() != all->process)
-        return; /* a fork: the thread is not here, and may have had the lock */
+        return; /* after a fork: the thread is in the parent, and may have held the lock */
     pthread_mutex_lock(&all->lock);
     all->over = 1;
     wake(all);
@@ -631,7 +633,7 @@ void lines_close(Lines *all)
 
 int lines_descriptor(const Lines *all) { return all->told; }
 
-/* A place for one more line; `places` of them all if there is no memory. */
+/* A place for a new line; `places` of them all without memory. */
 static uint32_t free_place(Lines *all)
 {
     uint32_t place = all->free_from;
@@ -736,14 +738,14 @@ void lines_ignore(Lines *all, uint64_t name)
     pthread_mutex_unlock(&all->lock);
 }
 
-/* The first `most` messages of those that are ready, as a buffer of their own. */
+/* The first `most` ready messages, in a separate buffer. */
 static int part(Line *line, int most, Taken *taken)
 {
     Buffer *ready = &line->ready;
     size_t end = ready->at;
     int is_over = line->end != LINE_OPEN;
     for (int i = 0; i < most && end < ready->end && (line->credit > 0 || is_over); i++) {
-        end += big16(ready->data + end + 2); /* at least a header, as was looked at before */
+        end += big16(ready->data + end + 2); /* at least a header, as checked before */
         line->credit--;
     }
     taken->size = end - ready->at;
@@ -777,7 +779,7 @@ int lines_take(Lines *all, int most, Taken *taken)
             end_line(all, line, LINE_FAILED, ENOMEM);
         all->ready_bytes -= taken->size;
         if (held(&line->ready) && taken->size) {
-            queue(all, line); /* or it rests, and a tick does */
+            queue(all, line); /* otherwise the line is paused, and a tick queues it */
         } else {
             taken->end = line->end;
             taken->error = line->error;

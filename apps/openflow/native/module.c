@@ -1,5 +1,5 @@
-/* The Python side of the lines. The interpreter's lock is kept throughout: nothing here waits for
-   more than one system call of the thread, and to give it up would cost the caller its turn. */
+/* The Python side of the lines. The GIL is held throughout: no function waits for more than one
+   system call of the thread, and releasing the GIL would cost the caller its turn. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -59,7 +59,7 @@ static PyObject *py_close(PyObject *self, PyObject *unused)
     Lines *lines = ((Object *)self)->lines;
     ((Object *)self)->lines = NULL;
     if (lines)
-        lines_close(lines); /* the thread does not need the interpreter to end */
+        lines_close(lines); /* the thread can end without the GIL */
     Py_RETURN_NONE;
 }
 
@@ -124,7 +124,7 @@ static PyObject *py_release(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Messages as a list of bytes; each has the length that its header says. */
+/* Messages as a list of bytes; each has the length in its header. */
 static PyObject *split(const Taken *taken)
 {
     PyObject *messages = PyList_New(0);

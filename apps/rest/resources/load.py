@@ -30,7 +30,7 @@ class LoadFilter(BaseModel):
         max_length=2,
         description="Only circuits at this rack; given twice: only between these two racks.",
     )
-    limit: int = Field(default=10, ge=1, le=100, description="So many circuits, and pairs.")
+    limit: int = Field(default=10, ge=1, le=100, description="Number of circuits, and of pairs.")
 
     @field_validator("rack")
     @classmethod

@@ -1,4 +1,4 @@
-// What an operator does from the page: each asks first, and shows what would come of it.
+// An operator's actions on the page: each action asks first, and shows the expected outcome.
 
 import { get, isUnknown, send } from "./api.js";
 import { by, count, el, mbps, open } from "./dom.js";
@@ -8,8 +8,8 @@ import { along, describe, uses } from "./why.js";
 const MOST_LINES = 12;
 const ASKING = "Asking the controller…";
 
-// Resolves to what is chosen: "yes", or the value of one of `others`, each [value, words]; false if
-// nothing is. Without `yes` there is nothing to agree to. What can't be taken back `isFinal`, and red.
+// Resolves to the choice: "yes", or the value of one of `others`, each [value, words]; false without a
+// choice. Without `yes` there is nothing to agree to. An action that can't be undone is `isFinal`, and red.
 export function ask(title, text, yes, { isFinal = false, others = [] } = {}) {
   const dialog = by("ask");
   by("asking").textContent = "";
@@ -33,8 +33,8 @@ export function ask(title, text, yes, { isFinal = false, others = [] } = {}) {
 
 let acting = false;
 
-// Carries out what a button is for, one at a time: a button that is pressed twice, or another one
-// before the answer to the first has come, would have one answer agree to both.
+// Carries out a button's action, one at a time. If the button were pressed twice, or another button before
+// the answer to the first, one answer would agree to both actions.
 export async function act(action, after, failed) {
   if (acting) return;
   acting = true;
@@ -50,7 +50,7 @@ export async function act(action, after, failed) {
 
 export const UNANSWERED = "The controller has not answered.";
 
-// What comes of a dry run, or null; a refusal is told in the dialog.
+// The result of a dry run, or null; the dialog shows a refusal.
 async function seen(title, request) {
   try {
     return await request();
@@ -60,7 +60,7 @@ async function seen(title, request) {
   }
 }
 
-// Whether it may have been done; a refusal is told in the dialog, and so is a reply that did not come.
+// True if the action may have been carried out; the dialog shows a refusal, and a missing reply.
 export async function done(title, request) {
   try {
     await request();
@@ -76,10 +76,11 @@ const list = (lines) => el("ul", {},
   ...lines.slice(0, MOST_LINES).map((line) => el("li", {}, line)),
   ...(lines.length > MOST_LINES ? [el("li", {}, `and ${lines.length - MOST_LINES} more`)] : []));
 
-// Devices that are missing for what a dry run shows.
+// Missing devices that the result of a dry run needs.
 export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk.map(told))] : []);
 
-// An entry of the demand to plan for: of a guess also what is expected of it, as the controller's own plans have it.
+// An entry of the demand to plan for; for a guess, with the expected demand, as in the controller's own
+// plans.
 function wanted({ src, dst, planned_mbps: planned, estimated_mbps: estimated, expected_mbps: expected }) {
   return { src, dst, mbps: planned, ...(expected === estimated ? {} : { expected_mbps: planned * (expected / estimated) }) };
 }
@@ -91,7 +92,7 @@ function onCircuits(shares) {
   return ` Circuits alone would serve ${percent(shares.served_share)}${most}.`;
 }
 
-// What is carried out is planned for the demand that was shown, and from where the dry run began.
+// The change is planned for the demand shown to the user, and from the state in which the dry run began.
 export async function plan() {
   const { entries } = await get("/v1/demand");
   const demand = entries.map(wanted);
@@ -124,7 +125,7 @@ const touches = (circuit, rack, port) => [circuit.a, circuit.b].some((end) => en
 
 export async function setAside(rack, port) {
   const { circuits, paths } = await get("/v1/topology");
-  const standing = circuits.filter((one) => touches(one, rack, port)); // two where they are one-way
+  const standing = circuits.filter((one) => touches(one, rack, port)); // two if circuits are one-way
   const text = standing.flatMap((circuit) => [
     `${describe(circuit)} stands on the port and stays until the next change, which avoids the port.`,
     ...paths.filter((path) => uses(path, circuit)).map((path) => `The circuit carries ${along(path)}.`),

@@ -1,9 +1,9 @@
 // The REST API: reads, writes and the stream of events. EventSource can't send a token, fetch can.
 
 const KEY = "hydra-token";
-const MOST_MS = 20_000; // for a reading: a controller that hangs says nothing, not even that
-const MOST_TO_DO_MS = 60_000; // for what takes a plan, or a turn among others
-const SILENCE_MS = 45_000; // of a stream of events, in which a sign of life comes every 15 s
+const MOST_MS = 20_000; // for a read: a controller that hangs sends no refusal either
+const MOST_TO_DO_MS = 60_000; // for a request that needs a plan, or waits for its turn
+const SILENCE_MS = 45_000; // of a stream of events, which has a sign of life every 15 s
 const NOBODY_LEADS = new Set(["/problems/standing-by", "/problems/store-unavailable"]);
 
 export class Refused extends Error {
@@ -14,26 +14,26 @@ export class Refused extends Error {
     this.token = token;
   }
 
-  // Of several controllers none leads, and this one stands by.
+  // None of several controllers leads; this controller is a standby.
   get nobodyLeads() {
     return NOBODY_LEADS.has(this.document.type);
   }
 }
 
-// Whether what was asked for may have been done all the same: the reply is lost, or is a proxy's.
+// True if the request may have been carried out although it failed: the reply was lost, or came from a proxy.
 export const isUnknown = (error) => !(error instanceof Refused) || error.document.type === "/problems/leader-unanswered" || (error.status >= 500 && error.document.type === undefined);
 
-// The token that requests are sent with; null: none.
+// The token of all requests; null: none.
 export const token = () => sessionStorage.getItem(KEY);
 export const signIn = (text) => sessionStorage.setItem(KEY, text);
-// Whether a header can carry it: others are nobody's token, and browsers don't send them.
+// True if a header can carry the token. Other tokens belong to no caller, and browsers don't send them.
 export const mayBeToken = (text) => /^[\x21-\x7e]+$/.test(text);
 export const signOut = () => sessionStorage.removeItem(KEY);
 
 const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}` });
 
 async function answer(response, sent) {
-  if (response.ok) return response.json(); // a body that breaks off is no answer
+  if (response.ok) return response.json(); // a torn body is no answer
   throw new Refused(response.status, await response.json().catch(() => ({})), sent);
 }
 
@@ -86,10 +86,10 @@ async function digest(text) {
   return [...new Uint8Array(bytes)].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// The same of the stream that the tabs with this token have in common, since a browser has six connections
-// to a server. The tab that holds their lock has it, and tells the others; when that tab is gone, the next
-// one has the lock. Browsers offer locks to pages that come over TLS or from the same machine: elsewhere
-// each tab has a stream of its own.
+// As `stream`, for a stream shared by the tabs with this token, since a browser has six connections to a
+// server. The tab that holds the lock has the stream, and forwards events to the other tabs; when that tab
+// closes, the next tab gets the lock. Browsers offer locks to pages that come over TLS or from the same
+// machine: on other pages, each tab has a stream of its own.
 export async function follow(happened, opened) {
   const sent = token();
   if (navigator.locks === undefined) return stream(sent, happened, opened);
@@ -116,7 +116,7 @@ export async function follow(happened, opened) {
   };
   const ended = new Promise((resolve) => {
     others.onmessage = ({ data }) => {
-      if (data === "ended") leads || resolve(); // what is told late is of the one before
+      if (data === "ended") leads || resolve(); // a late message belongs to the former stream
       else if (data === "open") opened();
       else if (data !== "anybody?") happened(data.kind, data.event);
       else if (isOpen) others.postMessage("open");
@@ -124,7 +124,7 @@ export async function follow(happened, opened) {
   });
   others.postMessage("anybody?");
   const leading = navigator.locks.request(name, { signal: waiting.signal }, lead);
-  leading.catch(() => {}); // that nobody waits for it any more is no error
+  leading.catch(() => {}); // no listener is left: not an error
   try {
     await Promise.race([leading, ended]);
   } finally {

@@ -1,5 +1,5 @@
-// Which circuits a change brings and takes: compared with what stood when it began. A change that is
-// over before it is seen is compared with the reading before.
+// Circuits that a change sets up and takes down: compared with the circuits at the change's start. A change
+// that ends before the page sees it is compared with the reading before.
 
 import { keyOf } from "./ring.js";
 

@@ -1,4 +1,4 @@
-// What is wrong: a band that takes room only while something is.
+// Conditions: a band that takes room only while there are conditions.
 
 import { copyButton } from "./copy.js";
 import { by, el, say } from "./dom.js";
@@ -25,7 +25,7 @@ const item = (condition) => el("li", { className: "bad-thing" },
   el("p", { className: "quiet" }, "Since ", when(condition.since_unix_s), `${affected(condition)}. Done: ${told(condition.done)}.`),
   el("p", {}, `To do: ${told(condition.to_do)}: `, el("code", {}, condition.command), " ", copyButton(condition.command)));
 
-// Whether nothing is wrong is not known, too, while nobody answers.
+// While no controller answers, conditions are unknown.
 export function renderUnknown() {
   by("wrong").hidden = false;
   say(by("conditions"), el("li", { className: "old" }, "Not known."));

@@ -3,7 +3,7 @@
 import { by, el } from "./dom.js";
 
 const SHORT = 6;
-const LONG = 9; // ids of fewer characters are shown as they are
+const LONG = 9; // shorter ids are shown in full
 const SHOWN_MS = 2000;
 let timer = null;
 
@@ -22,7 +22,7 @@ async function copy(text, button) {
     return true;
   }
   const field = el("textarea", { value: text, readOnly: true, className: "unseen" });
-  button.after(field); // in the dialog that is open, else it can't be selected
+  button.after(field); // in the open dialog: outside of the dialog the field can't be selected
   field.select();
   const copied = document.execCommand("copy");
   field.remove();

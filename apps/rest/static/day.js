@@ -1,17 +1,17 @@
-// What happened in the last day: a line for each kind, and a mark for each time.
+// Events of the last day: a line for each kind, and a mark for each time.
 
 import { el } from "./dom.js";
 
 const DAY_S = 86_400;
 const MOST = 1000;
-const PLACES = 500; // marks that lie closer together than this part of the line are one
+const PLACES = 500; // marks closer than this part of the line are drawn as one
 const KINDS = ["condition", "quarantine", "reservation", "reconfiguration", "decision", "policy", "journal", "login", "controller"];
 let lines = [];
-let cutAt = -Infinity; // what was before this time is not among the lines
+let cutAt = -Infinity; // lines from before this time are missing
 
 const dayAgo = () => Date.now() / 1000 - DAY_S;
 
-// The last day at first, then only what is new.
+// Reads the last day at first, then only new lines.
 export const path = () => `/v1/history?limit=${MOST}&since_unix_s=${Math.max(dayAgo(), lines[0]?.unix_s ?? 0)}`;
 
 export function add(document) {

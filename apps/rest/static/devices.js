@@ -38,7 +38,7 @@ export function render(act) {
   keepFocus(by("quarantine"), () => rows(by("quarantine"), quarantine.map((port) => quarantineRow(port, act)), "No port is in quarantine."));
 }
 
-// The ports that circuits show; others may be typed.
+// The ports of shown circuits; the user may type other ports.
 function offerPorts() {
   const rack = by("aside-rack").value.trim();
   const ends = seen.topology.circuits.flatMap((circuit) => [circuit.a, circuit.b]);

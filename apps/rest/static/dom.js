@@ -1,4 +1,4 @@
-// Building elements. Text is always text: nothing here turns a string into markup.
+// Builds elements. Text is always text: no function here turns a string into markup.
 
 export const by = (id) => document.getElementById(id);
 
@@ -17,15 +17,15 @@ export function svg(name, attributes, ...children) {
 
 export const row = (...cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
 
-// What says the same as before stays as it is: screen readers read out what is new, and whoever
-// has marked a part of it can copy it.
+// An element with unchanged text stays: screen readers read out new elements only, and marked text can be
+// copied.
 export function say(place, ...parts) {
   const now = place.cloneNode();
   now.append(...parts);
   if (now.innerHTML !== place.innerHTML) place.replaceChildren(...now.childNodes);
 }
 
-// Each cell knows the head of its column: on a telephone a row is a card, and the table has no head.
+// Each cell has the heading of its column: on a telephone a row is a card, and the table has no heading.
 export function rows(table, many, empty) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
@@ -37,14 +37,14 @@ export function rows(table, many, empty) {
 
 const focus = (table, key) => [...table.querySelectorAll("button")].find((one) => one.dataset.key === key)?.focus();
 
-// Tables are made anew at each look; whoever was on a button there stays on it.
+// Tables are built anew at each look; the focus stays on the same button.
 export function keepFocus(table, make) {
   const key = table.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   make();
   if (key !== undefined) focus(table, key);
 }
 
-// Whoever closes it is back on the button that opened it, which may have been made anew meanwhile.
+// Closing the dialog moves the focus back to the button that opened it, which may have been built anew.
 export function open(dialog) {
   const from = document.activeElement;
   const [table, key] = [from.closest("table"), from.dataset.key];
@@ -53,7 +53,7 @@ export function open(dialog) {
   dialog.addEventListener("close", () => { if (!from.isConnected) focus(table, key); }, { once: true });
 }
 
-// Keeps the choice where it is still there.
+// Keeps the choice if the option still exists.
 export function options(select, many) {
   const shown = [...select.options].map((one) => one.value + one.text).join("\n");
   const wanted = many.map(([value, text]) => value + text).join("\n");
@@ -76,7 +76,7 @@ export function surface(canvas) {
   return { pen, width, height };
 }
 
-export const LEAST_MBPS = 0.05; // less is written as 0: what averages keep of traffic that has ended
+export const LEAST_MBPS = 0.05; // smaller rates are written as 0: averages keep a rest of traffic that has ended
 export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits: 1 });
 export const whole = (many) => many.toLocaleString("en");
 export const count = (many, what) => `${whole(many)} ${what}${many === 1 ? "" : "s"}`;

@@ -16,10 +16,10 @@ const percent = (share) => `${Math.round(100 * share)}%`;
 const why = (circuit) => tell("Why is this circuit here?", ...explain(circuit, seen));
 const listed = (names) => names.slice(0, MOST_LISTED).join(", ") + (names.length > MOST_LISTED ? ` and ${names.length - MOST_LISTED} more` : "");
 
-// Planes whose mirrors stay as they are, since nobody can move them. Devices may be 10,000.
+// Planes whose mirrors stay, since no controller can command them. Devices may be 10,000.
 const deadPlanes = () => new Set(seen.devices.filter((device) => device.kind === "optical-switch" && !device.connected).map((device) => device.name));
 
-// What is wrong with planes, by name; planes with nothing wrong are left out.
+// Defects of planes, by name; planes without a defect are left out.
 function troubles() {
   const found = new Map();
   const add = (name, words) => found.set(name, [...(found.get(name) ?? []), words]);
@@ -61,10 +61,10 @@ function circuitRow(circuit, isDead) {
   return row(`${circuit.a.rack} ${circuit.one_way ? "→" : "–"} ${circuit.b.rack}`, isDead ? el("span", { className: "bad" }, `✗ ${circuit.plane}`) : circuit.plane, el("span", {}, meter, ` ${percent(share)}`), button);
 }
 
-// The rack that is asked for, and the plane; a rack is looked for on all planes.
+// The chosen rack, and the chosen plane; a rack is looked for on all planes.
 function choice(failing) {
   const { topology } = seen;
-  const names = topology.planes.map((plane) => plane.name).sort((a, b) => failing.has(b) - failing.has(a)); // those that fail first
+  const names = topology.planes.map((plane) => plane.name).sort((a, b) => failing.has(b) - failing.has(a)); // failing planes first
   const first = by("plane").options.length === 0;
   options(by("plane"), [["", "all"], ...names.map((name) => [name, failing.has(name) ? `✗ ${name}` : name])]);
   if (first && topology.racks.length > FEW_RACKS) by("plane").value = failing.size ? names[0] : busiest();
@@ -87,7 +87,7 @@ function renderTable(shown, failing) {
   by("idle").textContent = idle.length ? `${count(idle.length, "circuit")} with less than 1% load: ${listed(idle)}` : "";
 }
 
-// Draws what was read last: with another choice, size or colour scheme, too.
+// Draws the last reading, also for a new choice, size or colour scheme.
 export function render() {
   const { topology } = seen;
   if (topology === undefined) return;

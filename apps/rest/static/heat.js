@@ -1,13 +1,13 @@
-// Demand as a heat map. The scale is that of cividis (Nuñez, Anderton, Renslow 2018), which reads
-// the same for all kinds of colour vision and in grey. It begins beside the background, which is 0.
+// Demand as a heat map. The colour scale is cividis (Nuñez, Anderton, Renslow 2018), which looks the same for
+// all kinds of colour vision and in grey. The scale begins close to the background, which stands for 0.
 
 import { LEAST_MBPS, by, colour, el, mbps, say as put, surface, svg } from "./dom.js";
 
 const CIVIDIS = [[0, 34, 78], [53, 69, 108], [102, 105, 112], [148, 142, 119], [200, 184, 102], [254, 232, 56]];
-const [LEAST_CELL_PX, MOST_CELL_PX] = [28, 48]; // smaller only where the racks do not fit
+const [LEAST_CELL_PX, MOST_CELL_PX] = [28, 48]; // smaller only if the racks do not fit
 const NUMBERED_RACKS = 16;
 const SIGNED_PX = 6; // cells below this size have no frame, corner or grid
-// Pairs among many idle ones are drawn at least so large, the busiest on top.
+// Pairs among many idle pairs are drawn at least this large, the busiest on top.
 const LEAST_PX = 4;
 const MOST_SPOTS = 20_000;
 const FONT = "11px system-ui, sans-serif";
@@ -15,12 +15,12 @@ const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignif
 let shown = null;
 let cell = null;
 let grid = { edge: 0, size: 1 }; // of the last drawing
-let picture = null; // the pen and the size of the last drawing
-let still = null; // a copy of it without the chosen cell
+let picture = null; // canvas context and size of the last drawing
+let still = null; // a copy of the last drawing without the chosen cell
 
 const isDark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
 
-// The colour of a share of the highest rate: next to the background where it is small.
+// The colour of a share of the highest rate: close to the background for a small share.
 function shade(share, stops) {
   const place = Math.min(0.9999, Math.max(0, share)) * (stops.length - 1);
   const low = Math.floor(place);
@@ -31,7 +31,7 @@ const stops = () => (isDark() ? CIVIDIS : CIVIDIS.toReversed());
 const rgb = (parts) => `rgb(${parts.join(" ")})`;
 const isBright = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140;
 
-// Few pairs have most of the demand: the square root leaves the others visible.
+// Few pairs have most of the demand: by the square root, the other pairs stay visible.
 const share = (rate, most) => (most > 0 ? Math.sqrt(rate / most) : 0);
 
 export function update(canvas, topology, demand) {
@@ -48,13 +48,13 @@ export function update(canvas, topology, demand) {
   const most = demand.entries.reduce((top, entry) => Math.max(top, entry.rate_mbps), 0);
   const busy = [...entries.keys()].filter((at) => rates[at] >= LEAST_MBPS).sort((a, b) => rates[a] - rates[b]);
   shown = { racks: topology.racks, many, rates, entries, paths, most, busy, basis: demand.basis, prediction: demand.prediction };
-  if (cell !== null && Math.max(...cell) >= many) cell = null; // a controller that came back has fewer
+  if (cell !== null && Math.max(...cell) >= many) cell = null; // a restarted controller may have fewer racks
   by("heat-most").textContent = `${mbps(most)} Mb/s`;
   draw(canvas);
   say();
 }
 
-// Gives the canvas its size; cells have 28 to 48 px as long as all racks fit.
+// Sets the canvas' size; cells have 28 to 48 px as long as all racks fit.
 function lay(canvas) {
   const { racks, many } = shown;
   const pen = canvas.getContext("2d");
@@ -95,7 +95,7 @@ function drawGrid(pen) {
   pen.stroke();
 }
 
-// The sign of a pair that something full holds back: a corner that is cut off by a line.
+// The sign of a pair constrained by a full resource: a corner cut off by a line.
 function corner(pen, right, top, side) {
   pen.fillStyle = colour("--card");
   pen.strokeStyle = colour("--ink");
@@ -176,7 +176,7 @@ export function draw(canvas) {
   drawScale(scale);
 }
 
-// Another cell is chosen: the rest stays as it is, however many pairs there are.
+// Draws another chosen cell; the rest stays unchanged, for any number of pairs.
 function redrawChosen() {
   if (still === null) return;
   const { pen, width, height } = picture;
@@ -193,7 +193,7 @@ function drawScale(scale) {
   }
 }
 
-// Signs of pairs in words; where cells are too small for signs there are none.
+// Signs of pairs in words; cells too small for signs have none.
 export function renderLegend(place) {
   if (grid.size < SIGNED_PX) return put(place);
   const sign = (...parts) => svg("svg", { viewBox: "0 0 14 14", "aria-hidden": "true" }, svg("path", { d: "M1 1H13V13H1Z", class: "cell" }), ...parts);
@@ -221,7 +221,7 @@ function say() {
   put(by("heat-cell"), `${src} to ${dst}: ${mbps(shown.rates[at])} Mb/s, ${way}${wish(shown.entries.get(at))}`);
 }
 
-// `open` is called with the pair that is chosen by a click or by Enter.
+// `open` is called with the pair chosen by a click or by Enter.
 export function listen(canvas, open) {
   const choose = (from, to) => {
     if (shown === null) return;

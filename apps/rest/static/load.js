@@ -19,8 +19,8 @@ function words({ name, samples }, interval) {
   return `${name}: ${now}, ${mbps(Math.max(...known))} at most, ${mbps(mean)} on average${gaps ? `; not known for ${lasting(gaps * interval)}` : ""}.`;
 }
 
-// `directions` have a name and samples, which are of what `of` says; the scale ends at `full` Mb/s,
-// or at the highest rate.
+// `directions` have a name and samples of the quantity `of`; the scale ends at `full` Mb/s, or at the highest
+// rate.
 function plot({ interval_s: interval, unix_s: times }, directions, full, of) {
   if (interval === null) return [el("p", {}, "Not recorded: policy.poll_interval_s is 0.")];
   if (!times.length) return [el("p", {}, `No sample yet: the first comes ${interval} s after the start.`)];
@@ -56,7 +56,7 @@ export const ofCircuit = (circuit) => show([circuit.a.rack, circuit.b.rack], (do
   return plot(document, directions, circuit.rate_mbps, "the rate between the last two readings of the ports");
 });
 
-// `window`: seconds over which rates of pairs are averages.
+// `window`: averaging time of the pairs' rates, in seconds.
 export const ofPair = (src, dst, window) => show([src, dst], (document) => [
   ...plot(document, document.pairs.map((one) => ({ name: `${one.src} to ${one.dst}`, samples: one.mbps })), 0, `the average over ${window} s`),
   el("p", { className: "quiet" }, "The busiest pairs are kept, by circuits and electrically."),

@@ -1,4 +1,4 @@
-// The dashboard: reads the API, has each part drawn, and reads again when something happens.
+// The dashboard: reads the API, draws each part, and reads again after events.
 
 import * as actions from "./actions.js";
 import { Refused, follow, get, mayBeToken, signIn, signOut, token } from "./api.js";
@@ -23,9 +23,9 @@ const LATE_MS = 6000;
 let timer = null;
 let due = Infinity;
 let reading = false;
-let asked = 0; // when the reading under way began
-let silent = false; // no answer came to the last one
-let stale = false; // nothing came of it
+let asked = 0; // start of the read under way
+let silent = false; // the last read got no answer
+let stale = false; // the last read failed
 let again = false;
 let shownAt = null;
 
@@ -80,22 +80,22 @@ async function refresh() {
     fail(error);
   }
   reading = false;
-  // A large fabric takes a moment to describe: no more than a quarter of the time goes into it. But
-  // what takes long may be a controller that hangs, and that is a reason to ask again soon.
+  // A large fabric takes a moment to describe: reading takes at most a quarter of the time. A slow answer may
+  // also come from a controller that hangs, so the page asks again soon.
   const pause = again ? SOON_MS : Math.max(isMoving() ? MOVING_MS : PAUSE_MS, silent ? 0 : Math.min(3 * (performance.now() - started), LATE_MS));
   again = false;
   look(pause);
 }
 
-// A refusal that tells of the controller itself: it is not ready, or none leads.
+// A refusal about the controller itself: not ready, or without a leader.
 function telling(error) {
   if (error instanceof Refused && (error.nobodyLeads || error.document.type === "/problems/not-ready")) return error;
   throw error;
 }
 
-// The earliest look that was asked for counts: events that keep coming must not put it off.
+// The earliest requested look counts: a row of events must not postpone the look.
 function look(pause) {
-  if (by("sign-in").open) return; // whoever signs in has the page look
+  if (by("sign-in").open) return; // the page looks after the sign-in
   const when = performance.now() + pause;
   if (when >= due) return;
   clearTimeout(timer);
@@ -108,7 +108,7 @@ function soon() {
   else look(SOON_MS);
 }
 
-// A substep is told of at once: reading one reconfiguration costs little, however large the fabric.
+// A substep is shown at once: reading a single reconfiguration costs little, for any size of the fabric.
 async function happened(kind, event) {
   if (kind !== "reconfiguration" || seen.reconfigurations === undefined) return soon();
   if (OVER.has(event.reconfiguration.state)) soon();
@@ -121,7 +121,7 @@ async function happened(kind, event) {
 
 function fail(error) {
   if (error instanceof Refused && error.status === 401) {
-    if (error.token === token()) askForToken(error.token !== null); // else another one was given meanwhile
+    if (error.token === token()) askForToken(error.token !== null); // otherwise the user has given another token meanwhile
     return;
   }
   silent = !(error instanceof Refused);
@@ -131,8 +131,8 @@ function fail(error) {
   say(by("error"), stale || silent ? `${words}; trying again.${shownAt === null ? "" : " The page shows old data."}` : words);
 }
 
-// Nobody knows what is now while the controller does not answer: it refuses connections, or hangs,
-// or a proxy before it, or it itself, tells of an error instead.
+// The present state is unknown while the controller does not answer: the connection is refused or hangs, or a
+// proxy or the controller reports an error.
 function age() {
   const late = reading && performance.now() - asked > LATE_MS;
   if (shownAt === null || !(stale || silent || late)) return;
@@ -140,7 +140,7 @@ function age() {
   if (seen.conditions?.length === 0) conditions.renderUnknown();
 }
 
-// `wrong`: a token was sent, and is nobody's.
+// `wrong`: the request had a token, which belongs to no caller.
 function askForToken(wrong) {
   if (by("sign-in").open) return;
   signOut();
@@ -165,7 +165,7 @@ function render() {
   devices.render(act);
 }
 
-// Where no controller leads, one that stands by says why and what is wrong, and nothing else of now.
+// If no controller leads, a standby reports the reason and the conditions, and no other present state.
 function renderLeaderless() {
   silent = session.who.role === "tenant";
   if (silent) {
@@ -178,9 +178,9 @@ function renderLeaderless() {
   say(by("error"), "No controller leads; trying again. The page shows old data of the network.");
 }
 
-// What was seen last says nothing of now: it is grey, with its age.
+// The last reading says nothing about the present state: the page shows it grey, with its age.
 function renderSummary(age = "") {
-  by("summary").ariaLive = age ? "off" : "polite"; // it grows by the second
+  by("summary").ariaLive = age ? "off" : "polite"; // the age grows every second
   if (session.who.role === "tenant") return say(by("summary"), `${tenant.summary(seen)}${age ? ` ${age}` : ""}`);
   const { topology, missing, conditions } = seen;
   const word = (good, yes, no) => el("span", { className: age ? "old" : good ? "good" : "bad" }, good ? `${age ? "" : "✓ "}${yes}` : `${age ? "" : "✗ "}${no}`);
@@ -192,7 +192,7 @@ function renderSummary(age = "") {
 
 const act = (action) => actions.act(action, soon, fail);
 
-// What the page is depends on who looks; nobody is shown a button that would be refused.
+// The page depends on the caller's role: buttons that the controller would refuse are hidden.
 async function begin() {
   try {
     session.who = await get("/v1/whoami");
@@ -237,7 +237,7 @@ const signedIn = () => new Promise((done) => {
   else done();
 });
 
-// A stream ends with its token, and with its role: whoever is another one now has another page.
+// A stream ends with its token, and with a change of its role: the page is then loaded for the new role.
 async function become() {
   const now = await get("/v1/whoami").catch(() => session.who);
   if (now.name !== session.who.name || now.role !== session.who.role) location.reload();
@@ -255,10 +255,10 @@ by("sign-in-form").addEventListener("submit", (event) => {
   signIn(text);
   by("sign-in").close();
   if (session.who === null) begin();
-  else location.reload(); // as whoever it is now
+  else location.reload(); // with the caller's present role
 });
 by("sign-in").addEventListener("close", () => {
-  if (token() === null) by("sign-in").showModal(); // without one there is nothing to see
+  if (token() === null) by("sign-in").showModal(); // without a token there is nothing to show
 });
 fabric.listen();
 pairs.listen();

@@ -27,11 +27,11 @@ function pairRow(entry) {
   return row(`${entry.src} to ${entry.dst}`, mbps(entry.rate_mbps), mbps(entry.estimated_mbps), button);
 }
 
-// The largest demands that no path of circuits serves, in either direction.
+// The largest demands without a path of circuits, in either direction.
 function hottest() {
   const { topology, demand } = seen;
   const served = new Set(topology.paths.flatMap((path) => [`${path.src} ${path.dst}`, ...(path.one_way ? [] : [`${path.dst} ${path.src}`])]));
-  const found = []; // there are 100,000 entries where racks are many: sorted are only these few
+  const found = []; // a large fabric has 100,000 entries: only these few are sorted
   for (const entry of demand.entries) {
     const least = found.length < MOST_LISTED ? LEAST_MBPS : found.at(-1).rate_mbps;
     if (entry.rate_mbps <= least || served.has(`${entry.src} ${entry.dst}`)) continue;

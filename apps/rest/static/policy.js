@@ -1,5 +1,5 @@
-// The policy: what differs from the defaults first; operators change here what only later decisions
-// rest on. The rest is changed in the configuration file.
+// The policy: values that differ from the defaults come first. Operators change values here that only later
+// decisions depend on; all other values are changed in the configuration file.
 
 import { get, isUnknown, send } from "./api.js";
 import { by, count, el, open, row } from "./dom.js";
@@ -7,14 +7,14 @@ import { told } from "./times.js";
 
 const UNITS = [["_mbps", "Mb/s"], ["_mb", "MB"], ["_ms", "ms"], ["_s", "s"]];
 const SECTIONS = new Map([["", "General"]]);
-const NO_VALUE = "none"; // as the API has null
+const NO_VALUE = "none"; // null in the API
 
 const pathOf = (value) => value.key.replace(/^policy\./, "");
 const unitOf = (key) => UNITS.find(([ending]) => key.endsWith(ending))?.[1] ?? "";
 const sectionOf = (path) => (path.includes(".") ? path.slice(0, path.lastIndexOf(".")) : "");
 const titleOf = (section) => SECTIONS.get(section) ?? section[0].toUpperCase() + section.slice(1).replaceAll("_", " ");
 
-// What a field says, as the API takes it; what is no number is left for the controller to refuse.
+// The value of a field, for the API; the controller refuses a text that is no number.
 function parsed(text) {
   if (text === NO_VALUE) return null;
   return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
@@ -44,7 +44,7 @@ function control(value, changed) {
 
 const changesBy = (value) => (value.by_request ? "here" : value.at_once ? "in the file, by a reload" : "in the file, at the next start");
 
-// The file is where the policy is written; what a new reading of it would change is the dry run.
+// The policy is written in the file; the dry run shows the changes by a new reading of the file.
 function fileParts(file) {
   if (file === null) return [el("p", {}, "Operators can change the policy, and reload the configuration file.")];
   if (file instanceof Error) return [el("p", { className: "bad" }, `The file can't be taken over: ${told(file.message)}`)];
@@ -98,7 +98,7 @@ function search(places) {
   by("policy-found").textContent = words ? `${count(found, "key")} found` : "";
 }
 
-// Resolves to whether the policy may have changed.
+// Resolves to true if the policy may have changed.
 export async function show(mayChange) {
   const { values } = await get("/v1/policy");
   const file = mayChange ? await send("POST", "/v1/reload", { dry_run: true }).catch((error) => error) : null;
@@ -123,7 +123,7 @@ export async function show(mayChange) {
   });
 }
 
-// A refusal is told in the dialog, which stays open with what was entered.
+// The dialog shows a refusal, and stays open with the entered value.
 function carriedOut({ apply, reload }) {
   const dialog = by("policy-dialog");
   let [isChanged, isBusy] = [false, false];

@@ -1,4 +1,4 @@
-// Reconfigurations: one of them by substep and device, what was decided, what happened.
+// Reconfigurations: one reconfiguration by substep and device, decisions, and events.
 
 import { idButton } from "./copy.js";
 import * as day from "./day.js";
@@ -30,7 +30,7 @@ export function renderChosen() {
   by("timeline").replaceChildren(gantt(change, OVER.has(change.state)));
 }
 
-// Whoever has chosen none follows the latest.
+// Without a choice, the latest reconfiguration is shown.
 export function renderList() {
   const words = (change) => `${clock(change.created_unix_s)} ${change.trigger}: ${change.state}`;
   options(by("reconfiguration"), [["", "the latest"], ...seen.reconfigurations.map((change) => [change.id, words(change)])]);

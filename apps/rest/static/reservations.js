@@ -1,4 +1,4 @@
-// The table of reservations, of everybody or of a tenant.
+// The table of reservations, of all owners or of a tenant.
 
 import { idButton } from "./copy.js";
 import { by, el, mbps, row, rows } from "./dom.js";
@@ -9,7 +9,7 @@ import { along } from "./why.js";
 const MOST = 1000;
 const inStates = (...states) => `/v1/reservations?limit=${MOST}&${states.map((one) => `state=${one}`).join("&")}`;
 
-// Those that are over, a thousand of which are kept, leave out none that are not.
+// Finished reservations, of which the controller keeps a thousand, displace no unfinished reservation.
 export const READS = {
   reservations: [inStates("held", "committed", "scheduled", "activating", "active", "releasing"), (document) => document.reservations],
   ended: [inStates("failed", "preempted"), (document) => document.reservations],
@@ -21,7 +21,7 @@ function delivered(one) {
   return ways.map((way) => (way === null ? "–" : mbps(way))).join(" / ");
 }
 
-// `more` makes what comes below a reservation's times.
+// `more` makes the text below a reservation's times.
 export function render({ reservations, ended, deliveries }, more = () => []) {
   const now = Date.now() / 1000;
   const current = [...reservations, ...ended].sort((a, b) => a.created_unix_s - b.created_unix_s);

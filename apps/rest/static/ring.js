@@ -1,19 +1,19 @@
-// Racks on a ring, circuits as chords, arrows where they are one-way. Planes differ by dash as well
-// as by colour (Okabe and Ito); the width is the load. Circuits that a change brings have a plus, and
-// circuits that it takes are dotted, with a cross.
+// Racks on a ring, circuits as chords, with arrows if circuits are one-way. Planes differ by dash as well as
+// by colour (Okabe and Ito); the width is the load. Circuits that a change sets up have a plus; circuits that
+// a change takes down are dotted, with a cross.
 
 import { colour, surface } from "./dom.js";
 
 const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8a8a"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [5, 5]];
 const HEAD_PX = 9;
-const NEAR_PX = 8; // of the pointer
-const STEPS = 16; // points of a chord that the pointer is compared with
+const NEAR_PX = 8; // from the pointer
+const STEPS = 16; // points of a chord compared with the pointer
 const TRANSITION_MS = 300;
-const MOST_MOVING = 600; // circuits; more are drawn at once as they are
+const MOST_MOVING = 600; // circuits; a larger number is drawn at once, without a transition
 const FONT = "12px system-ui, sans-serif";
 let scene = null;
-let focused = null; // the key of the circuit that is pointed at
+let focused = null; // the key of the circuit at the pointer
 
 export const style = (index) => ({
   colour: COLOURS[index % COLOURS.length],
@@ -23,7 +23,7 @@ export const style = (index) => ({
 export const load = (circuit) => Math.max(circuit.a_to_b_mbps ?? 0, circuit.b_to_a_mbps ?? 0) / circuit.rate_mbps;
 export const keyOf = ({ plane, a, b }) => [plane, a.rack, a.port, b.rack, b.port].join(" ");
 
-// The width in px of a circuit with such a load, among so many.
+// The width in px of a circuit with this load, in a picture of `many` circuits.
 export function widthOf(share, many) {
   const scale = Math.min(1, Math.max(0.2, 40 / many));
   return 0.6 + scale * (0.9 + 6 * Math.min(1, share));
@@ -50,7 +50,7 @@ function lineOf(circuit, places, beside, middle) {
   return { from, to, bend };
 }
 
-// The point of a chord at `share` of its way.
+// The point of a chord at `share` of its length.
 function pointAt({ from, to, bend }, share) {
   const rest = 1 - share;
   return ["x", "y"].map((axis, k) => rest * rest * from[axis] + 2 * rest * share * bend[k] + share * share * to[axis]);
@@ -114,14 +114,14 @@ function drawLine(pen, line) {
   pen.globalAlpha = line.alpha;
   pen.strokeStyle = stroke;
   pen.lineWidth = line.width;
-  pen.setLineDash(line.mark === "going" ? [1, 5] : scene.isSinglePlane ? [] : dash); // of one plane a dash says nothing
+  pen.setLineDash(line.mark === "going" ? [1, 5] : scene.isSinglePlane ? [] : dash); // with a single plane, a dash has no meaning
   trace(pen, line);
   pen.stroke();
   if (line.circuit.one_way) head(pen, line, scene.dot + line.width, HEAD_PX * Math.max(0.5, Math.min(1, 40 / scene.lines.size)));
   if (line.mark) sign(pen, line);
 }
 
-// Labels that would lie on another one are left out; the chosen rack's comes first.
+// A label that would cover another label is left out; the chosen rack's label comes first.
 function drawRacks(pen) {
   const { places, chosen, dot } = scene;
   const taken = [];
@@ -157,7 +157,7 @@ function drawFocus(pen) {
   pen.setLineDash([]);
 }
 
-// The picture as it is `share` of a transition after the last one.
+// The picture at `share` of a transition from the last picture.
 function paint(share) {
   const { pen, width, height, lines, before } = scene;
   pen.clearRect(0, 0, width, height);
@@ -182,7 +182,7 @@ function move(now) {
   else refocus();
 }
 
-// Pointing at a circuit draws it over a copy of the rest, however many circuits there are.
+// Pointing at a circuit draws the circuit over a copy of the rest, for any number of circuits.
 function refocus() {
   if (scene.still === null) {
     scene.still = new OffscreenCanvas(scene.canvas.width, scene.canvas.height);
@@ -195,8 +195,8 @@ function refocus() {
 
 const isStill = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// `change` has the keys of circuits that are `coming`, and the circuits that are `going`. The picture
-// changes over 300 ms from an earlier one with the same `view`.
+// `change` has the keys of circuits `coming`, and the circuits `going`. The picture changes over 300 ms from
+// an earlier picture with the same `view`.
 export function draw(canvas, topology, circuits, chosen, change, view) {
   if (scene !== null) cancelAnimationFrame(scene.frame);
   if (canvas.clientWidth === 0) return; // the page is hidden
@@ -221,7 +221,7 @@ export function draw(canvas, topology, circuits, chosen, change, view) {
   refocus();
 }
 
-// The circuit whose chord is nearest to a point, if one is near.
+// The circuit with the nearest chord to a point, if any chord is near.
 function nearest(x, y) {
   let [found, least] = [null, NEAR_PX];
   for (const [key, line] of scene.lines) {
@@ -236,8 +236,8 @@ function nearest(x, y) {
   return found;
 }
 
-// `told` is called with the circuit that is pointed at, or null; `open` with one that is chosen by a
-// click or by Enter. Arrow keys walk through all circuits.
+// `told` is called with the circuit at the pointer, or null; `open` with the circuit chosen by a click or by
+// Enter. Arrow keys walk through all circuits.
 export function listen(canvas, told, open) {
   const focus = (key) => {
     if (scene === null || key === focused) return;

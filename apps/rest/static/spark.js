@@ -5,8 +5,8 @@ import { svg } from "./dom.js";
 export const HOUR_S = 3600;
 const [WIDTH, HEIGHT, MARGIN] = [120, 28, 2];
 
-// The hour before the last of `times`, `width` by `height`, of which the rate `top` takes all. Where
-// nothing is known, the line is broken; a sample between two gaps is a dot.
+// The hour before the last of `times`, `width` by `height`; the rate `top` takes the full height. The line is
+// broken where samples are missing; a sample between two gaps is a dot.
 export function line(times, samples, top, width, height) {
   const first = times.at(-1) - HOUR_S;
   let broken = true;
@@ -21,7 +21,7 @@ export function line(times, samples, top, width, height) {
 
 const picture = (...parts) => svg("svg", { viewBox: `0 ${-MARGIN} ${WIDTH} ${HEIGHT + 2 * MARGIN}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" }, ...parts);
 
-// The last hour of one series, from 0 to `top` or the highest sample.
+// The last hour of a series, from 0 to `top` or the highest sample.
 export function sparkline(times, samples, top = 0) {
   const most = Math.max(top, ...samples.map((sample) => sample ?? 0)) || 1;
   return picture(
@@ -29,7 +29,7 @@ export function sparkline(times, samples, top = 0) {
     svg("path", { class: "line", d: line(times, samples, most, WIDTH, HEIGHT) }));
 }
 
-// A bar for each of `events`, [time, height], of the hour before `now`.
+// A bar for each of `events`, [time, height], in the hour before `now`.
 export function bars(now, events) {
   const most = Math.max(0, ...events.map(([, size]) => size)) || 1;
   const stems = events.map(([unix, size]) => `M${(WIDTH * (1 - (now - unix) / HOUR_S)).toFixed(1)} ${HEIGHT}V${(HEIGHT * (1 - Math.max(0.08, size / most))).toFixed(1)}`);

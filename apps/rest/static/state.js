@@ -1,4 +1,4 @@
-// The documents that the page read last, by name, and whom it shows them to.
+// The last read documents, by name, and the caller to whom the page shows them.
 
 export const seen = {};
 export const session = { who: null };

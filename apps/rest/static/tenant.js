@@ -1,4 +1,4 @@
-// The page of a tenant: its reservations, its quota, what fits, and booking it.
+// The page of a tenant: reservations, quota, available bandwidth, and booking.
 
 import { UNANSWERED, ask, done, risks } from "./actions.js";
 import { get, isUnknown, send } from "./api.js";
@@ -15,7 +15,7 @@ export const READS = {
   quotas: ["/v1/quotas", (document) => document.quotas],
 };
 
-// Names that reservations may join do not change while a controller runs.
+// The names of ends for reservations do not change while a controller runs.
 async function offerEnds() {
   const { servers } = await get("/v1/servers");
   const names = [...new Set(servers.map((one) => one.rack)), ...servers.map((one) => one.name)];
@@ -54,7 +54,7 @@ function buttons(one, act) {
     made.addEventListener("click", () => act(() => action(one)));
     return made;
   };
-  if (one.state === "failed") return [button("Release", release)]; // until then it is listed
+  if (one.state === "failed") return [button("Release", release)]; // a failed reservation is listed until its release
   if (!AT_WORK.has(one.state)) return [];
   return [...(one.state === "held" ? [button("Keep", keep)] : []), button("Change", change), button("Release", release)];
 }
@@ -62,7 +62,7 @@ function buttons(one, act) {
 const place = ({ id, bundle }) => `/v1/reservations/${encodeURIComponent(bundle ?? id)}`;
 const times = (one) => `from ${clock(one.start_unix_s)} ${one.expires_unix_s === null ? "until released" : `to ${clock(one.expires_unix_s)}`}`;
 
-// What was entered; empty fields are left out.
+// The entered values, without empty fields.
 function wanted() {
   const body = { src: by("book-src").value.trim(), dst: by("book-dst").value.trim(), bandwidth_mbps: Number(by("book-mbps").value) };
   if (by("book-start").value) body.start_unix_s = new Date(by("book-start").value).getTime() / 1000;
@@ -70,10 +70,10 @@ function wanted() {
   return body;
 }
 
-// An alternative without a start is one at the start that was asked for.
+// An alternative without a start has the requested start.
 const fits = (one) => `${mbps(one.bandwidth_mbps)} Mb/s${one.start_unix_s ? ` from ${clock(one.start_unix_s)}` : ""}`;
 
-// Tells of a refusal; resolves to the alternative that is chosen, or null. The nearest comes first.
+// Shows a refusal; resolves to the chosen alternative, or null. The nearest alternative comes first.
 async function alternative(error, title, all) {
   const [first, ...others] = all;
   const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "Available instead:")] : [])];
@@ -82,7 +82,7 @@ async function alternative(error, title, all) {
   return chosen === "yes" ? first : others[Number(chosen)];
 }
 
-// Asks what would come of it, and books it once that is agreed to; what fits instead is offered.
+// Shows the expected outcome, and books after the user agrees; after a refusal, offers alternatives.
 async function book() {
   let body = wanted();
   for (;;) {

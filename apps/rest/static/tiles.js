@@ -1,4 +1,4 @@
-// The first row: what the network carries and keeps now, and how that went in the last hour.
+// The first row: present traffic and promises of the network, and their course in the last hour.
 
 import { get } from "./api.js";
 import { by, count, el, mbps, say, whole } from "./dom.js";
@@ -6,13 +6,13 @@ import { HOUR_S, bars, sparkline } from "./spark.js";
 import { OVER } from "./state.js";
 import { ago } from "./times.js";
 
-const LOOK_AGAIN_MS = 10_000; // the controller takes no sample sooner
+const LOOK_AGAIN_MS = 10_000; // the controller's time between two samples
 const DUE = new Set(["activating", "active", "failed", "preempted"]);
 let hour = null;
 let readAt = -Infinity;
 
-// Reads the totals of the last hour when a new sample may be there. If that fails, the next reading of
-// the rest says so.
+// Reads the totals of the last hour when a new sample may exist. If that fails, the next reading of the other
+// documents reports the failure.
 async function readHour(seen) {
   if (performance.now() - readAt < LOOK_AGAIN_MS) return;
   readAt = performance.now();
@@ -33,7 +33,7 @@ function drawn(samples, top) {
 
 const share = (part, all) => (part === null || !all ? null : part / all);
 
-// Rates now: of all pairs, and of the pairs that have a path of circuits.
+// Rates now: of all pairs, and of the pairs with a path of circuits.
 function rates({ demand, topology }) {
   const served = new Set(topology.paths.flatMap((path) => [`${path.src} ${path.dst}`, ...(path.one_way ? [] : [`${path.dst} ${path.src}`])]));
   let [all, withCircuits] = [0, 0];

@@ -1,4 +1,4 @@
-// One reconfiguration by substep and device, to scale; and when reservations run.
+// A reconfiguration by substep and device, to scale; and the times of reservations.
 
 import { el } from "./dom.js";
 
@@ -11,10 +11,10 @@ function piece(from, to, all, className = "piece") {
   return bar;
 }
 
-// A step as a whole stands above the devices in it, which begin with it or later.
+// A step as a whole stands above its devices, which begin at the same time or later.
 const inOrder = (a, b) => a.started_ms - b.started_ms || (a.device !== null) - (b.device !== null);
 
-// What is under way has not ended, and is in no timeline yet: from the last end until now.
+// A step under way has no end, and is in no timeline yet: drawn from the last end until now.
 function underWay(reconfiguration, last) {
   if (reconfiguration.started_unix_s === null) return null;
   const now = Date.now() - 1000 * reconfiguration.started_unix_s;
@@ -44,7 +44,7 @@ export function gantt(reconfiguration, isOver) {
   return more > 0 ? el("div", {}, grid, el("p", { className: "quiet" }, `and ${more} more: hydra history ${reconfiguration.id}`)) : grid;
 }
 
-// From an hour ago to the last end that is known, at least the next hour; what has no end is seen to begin.
+// From an hour ago to the last known end, at least the next hour; a bar without an end shows its start only.
 export function span(reservations, now) {
   const ends = reservations.map((one) => one.expires_unix_s ?? one.start_unix_s + 3600);
   return [now - 3600, Math.max(now + 3600, ...ends)];

@@ -22,7 +22,7 @@ export function ago(unix) {
   return age < 60 ? "just now" : `${Math.floor(age / 60)} min ago`;
 }
 
-// The name of the zone that all times on the page are in.
+// The name of the time zone of all times on the page.
 export const zone = () => new Intl.DateTimeFormat(LANGUAGE, { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName").value;
 
 const element = (unix, text) => el("time", {
@@ -30,10 +30,10 @@ const element = (unix, text) => el("time", {
   title: new Date(unix * 1000).toLocaleString(LANGUAGE, FULL),
 }, text);
 
-// A moment that is over, as an element that shows the full date when it is pointed at.
+// A past moment, as an element that shows the full date when the pointer is on it.
 export const when = (unix) => element(unix, ago(unix));
-// A moment of the past or the time to come, likewise.
+// A past or future moment, likewise.
 export const at = (unix) => element(unix, clock(unix));
 
-// A sentence of the controller, with its moments as `clock` has them.
+// A sentence of the controller, with its moments in the form of `clock`.
 export const told = (text) => text.replace(UTC, (moment) => clock(Date.parse(moment) / 1000));

@@ -1,4 +1,4 @@
-// Why a circuit is here: who uses it, who was promised it, and what the controller says of its ends.
+// Why a circuit exists: its users, its reservations, and the controller's explanation of its ends.
 
 import { get } from "./api.js";
 import { idButton } from "./copy.js";
@@ -17,7 +17,8 @@ const way = (one) => (one.one_way ? ">" : "=");
 export const describe = (circuit) => `${circuit.a.rack} =${circuit.plane}${way(circuit)} ${circuit.b.rack}`;
 export const along = (path) => [path.src, ...path.hops.map((hop) => `=${hop.plane}${way(path)} ${hop.to_rack}`)].join(" ");
 
-// A port sends only while it is lit: one-way circuits stand in rings, and some only to close one.
+// A port sends only while it receives light: one-way circuits form rings, and some circuits only close a
+// ring.
 function lights({ one_way, b }, circuits) {
   const onward = one_way ? circuits.find((other) => is(other.a, b.rack, b.port)) : undefined;
   return onward ? [el("p", {}, `The circuit lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
@@ -25,8 +26,8 @@ function lights({ one_way, b }, circuits) {
 
 const list = (many) => el("ul", {}, ...many.map((parts) => el("li", {}, ...[parts].flat())));
 
-// What the controller says of two racks, from before its last start, too: who set up what, what
-// they want, what was decided and what happened.
+// The controller's explanation of two racks, also from before its last start: builders of circuits, demand,
+// decisions, and history.
 export function said(a, b) {
   const place = el("div", {}, el("p", { className: "quiet" }, "Reading the controller's answer…"));
   get(`/v1/explanations/circuits/${encodeURIComponent(a)}/${encodeURIComponent(b)}`).then(

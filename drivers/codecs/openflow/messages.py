@@ -270,7 +270,7 @@ class PortPair:
 
 @dataclass(frozen=True, slots=True)
 class RuleAddress:
-    """Table and priority of cross-connect rules, and the cookie of ours."""
+    """Table and priority of cross-connect rules, and the cookie of the controller's rules."""
 
     table: int = 0
     priority: int = 100
@@ -286,7 +286,7 @@ def encode_connect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
 
 
 def encode_disconnect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
-    """Flow-mod that removes the rule of the pair's ingress port, whatever the rule's cookie."""
+    """Flow-mod that removes the rule of the pair's ingress port, with any cookie."""
     return _flow_mod(FLOW_DELETE_STRICT, pair.in_port, where, xid, b"")
 
 

@@ -465,7 +465,7 @@ def _delete(removal: RemoveByCookie | RemoveByPort, xid: int) -> bytes:
 
 
 def _with_any_cookie(rule: FlowRule) -> FlowRule:
-    """The rule with cookie and mask zero, which removes the rule whatever its installed cookie."""
+    """The rule with cookie and mask zero, which removes the installed rule with any cookie."""
     return FlowRule(rule.kind, rule.args)
 
 

@@ -243,7 +243,7 @@ def _alternation(stage: Stage, controller: ControllerClient) -> Alternation:
 
 
 def _demand(stage: Stage, a: str, b: str) -> PairDemand:
-    """Demand for most of a circuit, whatever the scale."""
+    """Demand for most of a circuit, at any scale."""
     rate_mbps = min(stage.fabric.plane_by_name[plane].rate_mbps for plane in PLANES)
     return PairDemand(a, b, 0.8 * rate_mbps)
 

@@ -1,8 +1,8 @@
 """Mordia's ToRs, which hold frames until their day: throughput by slot, and jitter (section 6).
 
-As in the prototype, ToRs are Linux processes, told by synchronization frames whom they may send to.
-Times are a thousand times the paper's, rates a thousandth. The optical switch passes on a frame if
-all of the frame lies within a day of its sender and its receiver.
+As in the prototype, ToRs are Linux processes; synchronization frames name the destinations to which
+each may send. Times are a thousand times the paper's, rates a thousandth. The optical switch passes
+on a frame if all of the frame lies within a day of its sender and its receiver.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _JITTER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """What ToRs sent in slots of one length, and how much arrived; times are the paper's."""
+    """Frames sent by ToRs in slots of one length, and frames arrived; times are the paper's."""
 
     slot_us: float
     night_us: float
@@ -175,7 +175,7 @@ class Switch:
             self.send(sync, tor)
 
     def until(self, end_s: float) -> None:
-        """Take what ToRs send, until ``end_s``."""
+        """Receive the ToRs' frames until ``end_s``."""
         while (left_s := end_s - time.monotonic()) > 0:
             if select.select([self._link], [], [], left_s)[0]:
                 self._bursts.append(Burst(*BURST.unpack(self._link.recv(BURST.size))))
@@ -195,7 +195,7 @@ class Switch:
     ) -> Week:
         """Play slots for about ``seconds``, with a whole number of rounds of all circuits.
 
-        If ``always`` is given, these ToRs alone send, all the time, whatever the switch does.
+        If ``always`` is given, only these ToRs send, all the time, in any state of the switch.
         """
         slot_s, night_s = slot_us * TIMES / 1e6, night_us * TIMES / 1e6
         rounds = max(1, round(seconds / slot_s / (self.tors - 1)))

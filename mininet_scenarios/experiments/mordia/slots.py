@@ -67,7 +67,7 @@ class Slots:
     shares: tuple[tuple[float, ...], ...]
     """Part of each demand carried by the 1, 2, … longest slots, decomposed by `tms`."""
     widest: tuple[tuple[float, ...], ...]
-    """The same decomposed by `tms+`, with each permutation the longest that is left."""
+    """The demand decomposed by `tms+`, with each permutation the longest of the rest."""
     schedules: tuple[PlannedSchedule, ...]
 
 

@@ -1,6 +1,4 @@
-"""What the conformance suite of ToR switches needs to know of a driver: how to get a device, and
-its quirks.
-"""
+"""Drivers for the conformance suite of ToR switches: how to make a device, and its deviations."""
 
 from __future__ import annotations
 
@@ -20,9 +18,9 @@ from mininet_scenarios.patience import PATIENCE_S
 
 
 class TorDeviation(Enum):
-    """A way in which a switch may differ from the contract; a candidate says why.
+    """A permitted deviation of a switch from the contract; the candidate gives the reason.
 
-    Tests assert what the deviating switch does instead: nothing is skipped.
+    Tests assert the deviating behaviour: no test is skipped.
     """
 
     NO_VLANS = "ports have no VLANs: none are read, and any that are asked for are refused"
@@ -32,15 +30,15 @@ class TorDeviation(Enum):
 
 @dataclass(frozen=True)
 class TorBench:
-    """A switch that the suite may play with."""
+    """A switch for the suite."""
 
     rack: Rack
-    """What the registry builds a driver from."""
+    """The rack from which the registry builds a driver."""
     ports: tuple[str, ...]
-    """Four or more that nobody uses."""
+    """Four or more unused ports."""
     timeout_s: float = PATIENCE_S
     admin: AdminClient | None = None
-    """Of an emulator: makes it fail, and counts its changes. None for others."""
+    """Admin client of an emulator: injects faults, and counts changes. None for other switches."""
 
     def driver(self, *, timeout_s: float | None = None) -> TorSwitch:
         """A driver of the switch, not connected yet."""
@@ -55,23 +53,23 @@ class TorBench:
         return TOR[self.rack.tor.driver]
 
     def changes(self) -> int:
-        """Commands that changed the switch so far; 0 where nobody counts."""
+        """Number of commands that have changed the switch; 0 without a counter."""
         return 0 if self.admin is None else self.admin.commands()
 
 
 @dataclass(frozen=True, eq=False)
 class TorCandidate:
-    """One entry of the suite's table: a driver and a device to hold it against."""
+    """An entry of the suite's table: a driver and a device."""
 
     driver: str
     start: Callable[[], AbstractContextManager[TorBench]]
     faults: frozenset[FaultKind] = frozenset()
-    """Those that ``TorBench.admin`` can arm; tests of others don't run."""
+    """Faults that ``TorBench.admin`` can inject; tests of other faults don't run."""
     deviations: Mapping[TorDeviation, str] = field(default_factory=dict)
-    """Each with its reason."""
+    """Deviations, each with its reason."""
     marks: tuple[pytest.MarkDecorator, ...] = ()
     variant: str = ""
-    """Tells apart candidates of one driver."""
+    """Distinguishes candidates of the same driver."""
 
     @property
     def id(self) -> str:

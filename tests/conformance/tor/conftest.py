@@ -1,4 +1,4 @@
-"""Every test here runs once per candidate, on ports that nobody uses."""
+"""Every test here runs once per candidate, on unused ports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out tests of what a candidate's device can't be told to do."""
+    """Leave out tests that need abilities which a candidate's device lacks."""
     left_out = [item for item in items if _is_beyond(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -47,7 +47,7 @@ _ASKED: dict[str, Callable[[TorCandidate, Any], bool]] = {
     "deviates": lambda candidate, deviation: deviation in candidate.deviations,
     "conforms": lambda candidate, deviation: deviation not in candidate.deviations,
 }
-"""By marker ``tor_…``, whether a candidate is what a test needs."""
+"""By marker ``tor_…``: True if a candidate has the ability."""
 
 
 def _candidates(config: pytest.Config) -> list[TorCandidate]:
@@ -80,7 +80,7 @@ def deviations(tor_candidate: TorCandidate) -> Mapping[TorDeviation, str]:
 
 @pytest.fixture
 def bench(running: TorBench) -> Iterator[TorBench]:
-    """The switch without faults; afterwards its trunks are as they were found."""
+    """The switch without faults; its trunks are restored afterwards."""
     driver = running.driver()
     before = driver.vlans(running.ports)
     driver.close()
@@ -101,6 +101,6 @@ def tor(bench: TorBench) -> Iterator[TorSwitch]:
 
 @pytest.fixture
 def admin(bench: TorBench) -> AdminClient:
-    """The experimenter's side of an emulator."""
+    """The admin client of an emulator."""
     assert bench.admin is not None, "only emulators fail on request: mark the test tor_fault"
     return bench.admin

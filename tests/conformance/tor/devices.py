@@ -1,4 +1,4 @@
-"""The devices that every ToR driver is held against. A new driver adds one entry here."""
+"""The devices for tests of every ToR driver. A new driver adds an entry here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).parents[3]
 BRIDGE = "hyKtor"
 LOGIN_VARIABLE = "HYDRA_TEST_TOR"
 SONIC = EMULATORS["sonic-ocs"]
-"""Whom any emulated SONiC lets in."""
+"""Login accepted by every emulated SONiC switch."""
 EMULATED = frozenset(
     {
         FaultKind.REFUSE,
@@ -82,7 +82,7 @@ def open_vswitch_bridge(driver: str, address: str) -> Iterator[TorBench]:
 
 @contextmanager
 def netconfd() -> Iterator[TorBench]:
-    """A real NETCONF server on our OpenConfig modules."""
+    """A real NETCONF server on HydRA's copies of OpenConfig modules."""
     ports, lag = tuple(f"Ethernet{number}" for number in range(1, 4)), "Port-Channel1"
     with TemporaryDirectory() as directory, Netconfd(Path(directory)) as server:
         server.become_switch(ports, [lag])
@@ -93,7 +93,7 @@ def netconfd() -> Iterator[TorBench]:
 
 @contextmanager
 def serving(module: str, *options: str) -> Iterator[list[str]]:
-    """What an emulator of ours, a process of its own, says of where it listens."""
+    """Output of an emulator, a separate process, about its listening address."""
     command = [sys.executable, "-m", module, *options]
     command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY) as server:
@@ -111,7 +111,7 @@ def admin_client(address: str) -> AdminClient:
 
 @contextmanager
 def g8264(driver: str, *, console: bool = False) -> Iterator[TorBench]:
-    """Behind a real SSH server or pseudo-terminal."""
+    """An emulator behind a real SSH server or pseudo-terminal."""
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
         environment.setenv(LOGIN_VARIABLE, "rack and pinion")
         line = str(Path(directory) / "console")
@@ -130,7 +130,7 @@ def g8264(driver: str, *, console: bool = False) -> Iterator[TorBench]:
 
 @contextmanager
 def gnmi(driver: str, device: Emulator, ports: Sequence[str], *options: str) -> Iterator[TorBench]:
-    """A switch without OpenFlow, on gNMI, with authorities of its own."""
+    """A switch without OpenFlow, on gNMI, with its own certificate authorities."""
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
         environment.setenv(LOGIN_VARIABLE, device.password)
         login = Login(device.user, password_env=LOGIN_VARIABLE)
@@ -146,7 +146,7 @@ def sonic() -> AbstractContextManager[TorBench]:
 
 
 def openconfig(make: str) -> AbstractContextManager[TorBench]:
-    """With OpenConfig models, in the ways of a make."""
+    """A switch with OpenConfig models, in the dialect of a vendor."""
     ports = (*map(MAKES[make].port.format, (1, 2, 32)), MAKES[make].lag.format(1))
     return gnmi("openconfig-vlan-gnmi", DEVICE, ports, DEVICE.path, "--make", make)
 

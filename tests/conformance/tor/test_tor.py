@@ -1,4 +1,4 @@
-"""The contract of :class:`~hydra.roles.TorSwitch`, held against every driver and device."""
+"""Tests of every driver and device by the contract of :class:`~hydra.roles.TorSwitch`."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_same_again_changes_nothing(bench, tor):
 
 @retags
 def test_a_controller_that_leads_no_more_writes_nothing(bench, tor):
-    """As one whose process was stopped while it retagged, and goes on after its lease."""
+    """Like a controller whose process was stopped during a retag, and goes on after its lease."""
     tor.set_vlans({bench.ports[0]: trunk(610)})
     changes = bench.changes()
     with permitted(lambda: 0.0), pytest.raises(DeviceError, match="no longer leads"):
@@ -119,7 +119,7 @@ def test_a_controller_that_leads_no_more_writes_nothing(bench, tor):
 
 @pytest.mark.tor_ability("claims")
 def test_a_switch_that_a_later_leader_has_held_stays_closed_to_earlier_ones(bench, tor):
-    """Whatever becomes of sessions; and what an earlier one had begun is refused, too."""
+    """A claim outlives sessions, and a request begun by an earlier leader is refused, too."""
     port = bench.ports[0]
     later = bench.driver()
     tor.claim(1 << 28)
@@ -242,7 +242,7 @@ def test_use_after_close_connects_again(bench, tor):
 
 
 def test_a_switch_that_is_not_there_is_unavailable(bench):
-    """Nothing listens at port 1, no line is plugged in there."""
+    """No process listens at port 1, no line is plugged in."""
     serial = bench.rack.tor.address.startswith("serial:")
     address = "serial:/dev/hydra-nonesuch" if serial else "127.0.0.1:1"
     options = dict(bench.rack.tor.options)
@@ -302,7 +302,7 @@ def test_a_refusal_is_told_in_the_switchs_words(bench, tor, admin):
 def test_a_session_lost_in_a_change_leaves_the_outcome_unknown(bench, tor, admin, fault):
     tor.set_vlans({bench.ports[0]: OLD})
     tor.close()
-    hasty = bench.driver(timeout_s=5.0)  # timed: on a serial line the reply is waited for so long
+    hasty = bench.driver(timeout_s=5.0)  # timed: on a serial line, the reply may take this long
     hasty.open()
     admin.fault(fault, times=1)
     with pytest.raises(OutcomeUnknown, match="read the device back"):

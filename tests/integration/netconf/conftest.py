@@ -1,4 +1,4 @@
-"""Real NETCONF servers, one per datastore and test module; another client beside the driver."""
+"""Real NETCONF servers, one per datastore and test module; a second client besides the driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAG = "Port-Channel1"
 
 
 class Stranger:
-    """Another client of the same server, by ncclient alone."""
+    """A second client of the same server, by ncclient alone."""
 
     def __init__(self, server: Netconfd) -> None:
         host, _, port = server.address.partition(":")
@@ -31,7 +31,7 @@ class Stranger:
 
     def end_other_sessions(self) -> None:
         for number in self._other_sessions():
-            with contextlib.suppress(RPCError):  # it has ended by itself meanwhile
+            with contextlib.suppress(RPCError):  # the server has ended by itself meanwhile
                 self.session.kill_session(number)
 
     def _other_sessions(self) -> list[str]:
@@ -49,7 +49,7 @@ class Stranger:
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Netconfd]:
-    """netconfd, written through its candidate if the module does not say otherwise."""
+    """netconfd, written through its candidate datastore unless the module says otherwise."""
     datastore = getattr(request, "param", "candidate")
     with Netconfd(tmp_path_factory.mktemp("netconfd"), datastore) as server:
         server.become_polatis(SIZE)

@@ -1,4 +1,6 @@
-"""Alarms that a Polatis switch reports, from a server that takes no requests beside them."""
+"""Alarms reported by a Polatis switch whose server takes no other requests during a
+subscription.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,14 @@ class Gate(asyncssh.SSHServer):
 
 
 class AlarmServer:
-    """NETCONF without ``:interleave``: a session that has subscribed only hears."""
+    """NETCONF without ``:interleave``: a session with a subscription only receives."""
 
     def __init__(self) -> None:
         self._connections: set[asyncssh.SSHServerConnection] = set()
         self._ready = threading.Event()
         self._listeners: list[asyncssh.SSHServerProcess] = []
         self.requests: list[tuple[bool, str]] = []
-        """(on a session that had subscribed, operation)."""
+        """(Session with a subscription or not, operation)."""
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
         assert self._ready.wait(PATIENCE_S)
@@ -129,7 +131,7 @@ def test_alarms_come_while_requests_go_on(server, monkeypatch):
         Alarm(Severity.CLEARED, 12, "port-power-alarm", "port-id 12, power -3.50"),
     ]
     assert switch.reports() == ()
-    # The mode of its start, cross-connects, alarms.
+    # The mode, cross-connects, and alarms at the start.
     assert server.requests == [
         (False, "create-subscription"), (False, "get"), (False, "get"), (False, "get"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Servers that end, and peers that are none."""
+"""Servers that end, and peers that are no NETCONF servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_server_that_ends_is_unavailable_and_found_again(tmp_path):
         )
         transport.open()
         server.stop()
-        with pytest.raises(DeviceUnavailable):  # its session is at its end, if that is known yet
+        with pytest.raises(DeviceUnavailable):  # the end of its session, if already known
             transport.get(CROSS_CONNECTS)
         with pytest.raises(
             DeviceUnavailable, match=r"can't connect to 127\.0\.0\.1:\d+: .*refused"

@@ -32,7 +32,7 @@ def trunk(*vlans: int, native: int | None = None) -> PortVlans:
 
 
 def configured(stranger, port: str) -> dict[str, list[str]]:
-    """The port's VLAN leaves as another client reads them."""
+    """The port's VLAN leaves, as read by another client."""
     path = (
         f'<interfaces xmlns="{INTERFACES}"><interface><name>{port}</name></interface></interfaces>'
     )
@@ -111,12 +111,12 @@ def test_a_native_vlan_that_is_not_allowed_becomes_so(tor, stranger, server):
             "<interface-mode>TRUNK</interface-mode><native-vlan>5</native-vlan>",
             trunk(*(vlan for vlan in range(1, 4095) if vlan != 5), native=5),
         ),
-        (  # as an NX-OS switch tells it
+        (  # in the form of an NX-OS switch
             "<interface-mode>TRUNK</interface-mode><native-vlan>10</native-vlan>"
             "<trunk-vlans>1..10</trunk-vlans>",
             trunk(*range(1, 10), native=10),
         ),
-        (  # EOS, NX-OS and IOS-XE drop what comes in untagged here
+        (  # EOS, NX-OS and IOS-XE drop untagged frames here
             "<interface-mode>TRUNK</interface-mode><native-vlan>10</native-vlan>"
             "<trunk-vlans>300</trunk-vlans>",
             trunk(300),

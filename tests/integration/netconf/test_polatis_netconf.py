@@ -230,7 +230,7 @@ def test_a_model_without_a_size_is_named(switch, server):
 
 
 def test_a_device_without_these_modules_is_no_polatis(server):
-    """netconfd's own data only: what is asked for does not exist there."""
+    """netconfd's own data only: the requested data does not exist there."""
     server.write(
         f'<product-information xmlns="{SWITCH}" xmlns:nc="urn:ietf:params:xml:ns:netconf:base:1.0" '
         f'nc:operation="remove"/>'

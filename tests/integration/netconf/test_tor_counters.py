@@ -31,7 +31,7 @@ class Clock:
 
 @pytest.fixture(scope="module")
 def fabric(server) -> Fabric:
-    """The demo's; NETCONF speaks the first ToR, and nobody at the second's address."""
+    """The demo's ToRs; the first speaks NETCONF, and no server listens at the second's address."""
     demo = load_configuration(DEMO_CONFIG).fabric
     options = {"host_key": server.host_key}
     first, second, *others = demo.racks
@@ -69,7 +69,7 @@ def connected(devices, fabric):
 
 @pytest.fixture
 def sent(server, fabric):
-    """Has both ports of the first ToR count so much, in Mbit."""
+    """Set both ports' counters of the first ToR, in Mbit."""
 
     def count(mbit: float) -> None:
         interfaces = "".join(
@@ -114,7 +114,9 @@ def test_a_tor_that_does_not_answer_is_unknown_not_idle(counters, clock, sent, s
 
 
 def test_what_was_heard_holds_for_three_intervals(counters, devices, clock, sent):
-    """A reconfiguration may be busy with a ToR; and one may be lost to somebody else."""
+    """A reconfiguration may be using a ToR; a reconfiguration's ToR may be held by another
+    controller.
+    """
     for mbit in (0, 400):
         clock.now_s += 5
         sent(mbit)
@@ -136,7 +138,7 @@ def test_counters_that_went_back_are_counted(counters, clock, sent):
 
 
 def test_the_thread_asks_again_and_again(fabric, devices, sent):
-    """Those that OpenFlow does not reach."""
+    """ToRs without OpenFlow."""
     sent(100)
     asking = TorCounters(
         fabric=fabric, policy=replace(POLICY, poll_interval_s=0.1), devices=devices
@@ -149,7 +151,7 @@ def test_the_thread_asks_again_and_again(fabric, devices, sent):
 
 
 def test_no_tor_is_asked_oftener_than_its_counters_change(fabric, devices):
-    """Open vSwitch writes them into its database every 5 s."""
+    """Open vSwitch writes counters into its database every 5 s."""
     *others, last = fabric.racks
     by_ovsdb = replace(last, tor=replace(last.tor, datapath_id=None))
     fabric = replace(fabric, racks=(*others, by_ovsdb))
@@ -159,7 +161,7 @@ def test_no_tor_is_asked_oftener_than_its_counters_change(fabric, devices):
 def test_a_tor_is_asked_as_often_as_its_counters_change_also_if_it_says_so_late(
     fabric, clock, monkeypatch
 ):
-    """Drivers learn the interval of Open vSwitch at the first reading."""
+    """Drivers read the interval of Open vSwitch at the first reading."""
     age_s = [5.0]
     devices = SimpleNamespace(counters_age_s=lambda _rack: age_s[0], counters=lambda _rack: {})
     counters = TorCounters(fabric=fabric, policy=POLICY, devices=devices, clock=clock)

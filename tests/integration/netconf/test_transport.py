@@ -45,7 +45,7 @@ def pairs(transport: NetconfTransport) -> set[tuple[int, int]]:
 
 
 def fine() -> None:
-    """A read-back that finds all as it should be."""
+    """A read-back that finds the intended state."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_an_edit_is_made_and_can_be_undone(transport):
 
 
 def test_a_request_right_behind_the_greeting_is_answered(server, stranger):
-    """The server's own defect, which its relay keeps from these tests."""
+    """A defect of the server, which its relay hides from these tests."""
     base, end = "urn:ietf:params:netconf:base", "]]>]]>"
     hello = f'<hello xmlns="{NETCONF_NS}"><capabilities>' + "".join(
         f"<capability>{base}:{version}</capability>" for version in ("1.0", "1.1")
@@ -100,8 +100,8 @@ def test_a_request_right_behind_the_greeting_is_answered(server, stranger):
     ],
 )
 def test_a_refused_edit_changes_nothing_and_all_its_errors_are_told(transport, bad, tag):
-    """Nothing that YANG's ``unique`` forbids is among them: netconfd sometimes takes that after
-    another session has ended with the lock in its hands.
+    """Edits that violate no ``unique`` of YANG: netconfd sometimes accepts a violation after
+    another session has ended while holding the lock.
     """
     transport.edit(config((1, 17)), fine)
     mixed = config((5, 21))
@@ -112,7 +112,7 @@ def test_a_refused_edit_changes_nothing_and_all_its_errors_are_told(transport, b
     assert tag in str(refusal.value)
     assert not isinstance(refusal.value, OutcomeUnknown)
     assert pairs(transport) == {(1, 17)}
-    transport.edit(config((6, 22)), fine)  # nothing of the refused edit is left behind
+    transport.edit(config((6, 22)), fine)  # no part of the refused edit remains
     assert pairs(transport) == {(1, 17), (6, 22)}
 
 
@@ -145,9 +145,9 @@ def _target(transport: NetconfTransport) -> str:
 
 
 def test_the_lock_of_a_leader_before_is_broken(server):
-    """That one is paused: its session stands, and holds the lock."""
+    """The other client is paused: its session stands, and holds the lock."""
     options = SshOptions(host_key=server.host_key)
-    # timed: half of a call is waited for the lock
+    # timed: half of the call's time-out is spent waiting for the lock
     transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=10.0)
     target, paused = _target(transport), Stranger(server)
     paused.session.lock(target)
@@ -162,7 +162,7 @@ def test_a_lock_that_stays_is_named(server, stranger):
     options = SshOptions(host_key=server.host_key)
     transport = NetconfTransport("p1", server.address, server.login, options, timeout_s=SHORT_S)
     target = _target(transport)
-    with stranger.session.locked(target):  # given back whatever happens: others need it
+    with stranger.session.locked(target):  # released in any case: other tests need the lock
         started = time.monotonic()
         with pytest.raises(DeviceError, match=f"lock of {target} is refused: lock-denied"):
             transport.edit(config((1, 17)), fine)
@@ -194,7 +194,7 @@ def test_a_session_killed_in_the_middle_of_an_edit_leaves_the_outcome_unknown(tr
         wait_until(lambda: not transport.connected)
 
     if _target(transport) == "running":
-        transport.edit(config((1, 17)), kill)  # written, and nothing is left to confirm
+        transport.edit(config((1, 17)), kill)  # written, and no commit awaits confirmation
         assert pairs(transport) == {(1, 17)}
         return
     with pytest.raises(OutcomeUnknown, match="confirm"):
@@ -303,7 +303,9 @@ def test_a_key_that_the_server_does_not_know_is_refused(server, tmp_path):
 
 
 def test_the_reference_client_sees_several_errors_in_one_reply(stranger):
-    """What this transport works around: ncclient's own property fails on such a reply."""
+    """The defect that this transport works around: ncclient's own property fails on such a
+    reply.
+    """
     target = "candidate" if ":candidate" in stranger.session.server_capabilities else "running"
     with pytest.raises(RPCError) as refusal:
         stranger.session.edit_config(target=target, config=config((0, 17), (0, 18)))

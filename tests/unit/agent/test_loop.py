@@ -1,4 +1,4 @@
-"""The agent against a real REST server: it reports, waits for one that is away, and comes back."""
+"""The agent with a real REST server: reports, waits for an absent server, and reconnects."""
 
 import contextlib
 import threading
@@ -57,19 +57,21 @@ def service():
 
 @pytest.fixture
 def server(service):
-    running = RestServer(create_app(service), "127.0.0.1", free_port())  # it comes back there
+    running = RestServer(
+        create_app(service), "127.0.0.1", free_port()
+    )  # the server returns at the same port
     running.start()
     yield running
     running.stop()
 
 
 class Schedule:
-    """Stands in for the kernel's queues: keeps what it was last told, and when."""
+    """Stands in for the kernel's queues: keeps the last settings, and their times."""
 
     def __init__(self):
         self.told = []
         self.prefixes = []
-        """Of each time that it was made."""
+        """Prefixes, at each construction."""
         self.cleared = 0
         self.fails = None
 
@@ -148,7 +150,7 @@ def test_it_outlives_the_controller(service, server, caplog):
         wait_until(lambda: waiting_mb(service) == [0.0])
         server.stop()
         sockets.send("10.0.2.1", 50 * MB)
-        wait_until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "reports to the controller fail" in caplog.text)
         server.start()
         wait_until(lambda: waiting_mb(service) == [50.0])
     complaints = [one for one in caplog.records if one.levelname == "WARNING"]
@@ -157,7 +159,7 @@ def test_it_outlives_the_controller(service, server, caplog):
 
 def test_it_tells_how_many_connections_wait(service, server):
     sockets = Sockets()
-    sockets.send("10.0.2.1", 1000)  # too little to be told of
+    sockets.send("10.0.2.1", 1000)  # too little for a report
     sockets.connections = 7
     counted = np.array([5.0])
     with running(server.url, sockets):
@@ -178,7 +180,7 @@ def join(service, *ends):
 
 
 def test_circuits_are_scheduled_for_as_soon_as_they_change(service, server, monkeypatch):
-    """And not with the answer to the next report: there is none for as long as this takes."""
+    """And not with the answer to the next report: no report is due in this time."""
     monkeypatch.setattr(agents, "_LOOK_UP_S", 2 * PATIENCE_S)
     slow = replace(FAST, repeat_s=2 * PATIENCE_S, optical_share=0.9)
     service.for_agents.now = Policy(agents=slow)
@@ -200,7 +202,7 @@ def test_it_follows_circuits_again_when_the_controller_is_back(service, server, 
         wait_until(lambda: len(schedule.told) == 2)
         server.stop()
         join(service, 0, 1)
-        wait_until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "reports to the controller fail" in caplog.text)
         server.start()
         wait_until(lambda: schedule.told[-1][1] == ("r2",))
 

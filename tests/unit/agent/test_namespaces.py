@@ -1,4 +1,4 @@
-"""Sockets of containers: other network namespaces of the same machine, real ones."""
+"""Sockets of containers: other, real network namespaces of this machine."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ with socket.create_server(("127.0.0.9", 0)) as server:
 
 @contextlib.contextmanager
 def container():
-    """A process with a network of its own, in which much waits for 127.0.0.9."""
+    """A process in a separate network, with much data waiting for 127.0.0.9."""
     script = 'ip link set lo up && exec "$@"'
     command = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", STUFF]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -43,7 +43,7 @@ def container():
 
 
 class Proc:
-    """A /proc of these processes alone: this machine may have other containers."""
+    """A /proc with these processes only: this machine may have other containers."""
 
     def __init__(self, path):
         self.path = path
@@ -76,7 +76,7 @@ def test_a_containers_sockets_count_with_the_machines(proc):
         assert TO not in sockets.waiting()
         proc.add("77", process)
         clock.now_s += 6
-        # Nobody writes any more: what waits gets less, as the receiver's buffer grows.
+        # No further writes: the backlog shrinks as the receiver's buffer grows.
         sending = sum(one.waiting for one in sockets.sending().values())
         of_container = sockets.waiting()[TO]
         assert of_container.octets > 100_000
@@ -114,7 +114,7 @@ def test_who_may_not_look_into_others_is_told_what_it_takes(caplog):
 
 
 def test_many_namespaces_are_read_a_twentieth_of_the_time(proc):
-    """A reading that took 50 ms is good for one second."""
+    """A reading that took 50 ms is reused for one second."""
     clock = Clock()
     read = []
 

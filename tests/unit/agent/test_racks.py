@@ -1,4 +1,4 @@
-"""Addresses and the racks that they are in."""
+"""Racks of addresses."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""Queues of a server's interface, by what tc is told."""
+"""Queues of a server's interface, by the commands of tc."""
 
 import json
 
@@ -10,7 +10,7 @@ PREFIXES = {"r1": ["10.0.1.0/24"], "r2": ["10.0.2.0/24"]}
 
 
 class Tc:
-    """An interface with a root queue, as tc shows it."""
+    """An interface with a root queue, in the format of tc."""
 
     def __init__(self, queue):
         self.queue = queue

@@ -1,4 +1,4 @@
-"""What waits in real sockets, held against pyroute2's reading of the same kernel."""
+"""Backlog in real sockets, compared with pyroute2's reading of the same kernel."""
 
 import contextlib
 import errno
@@ -115,10 +115,10 @@ def multipath(server_protocol):
 @without_mptcp
 @pytest.mark.parametrize("server_protocol", [MPTCP, socket.IPPROTO_TCP], ids=["both", "one end"])
 def test_a_connection_of_mptcp_counts_once_with_all_that_waits(server_protocol):
-    """With both ends MPTCP, the TCP socket below holds next to nothing of it."""
+    """With MPTCP at both ends, the TCP socket below holds next to nothing."""
     with SocketReader() as reader, multipath(server_protocol) as (key, written):
-        # What the receiver's kernel has taken is acknowledged; with MPTCP at one end, what has not
-        # got to TCP yet does not show.
+        # The receiver's kernel acknowledges all data it has taken; with MPTCP at one end, data that
+        # has not reached TCP yet does not show.
         least = written - 500_000
 
         def shows_all():
@@ -133,7 +133,7 @@ def test_a_connection_of_mptcp_counts_once_with_all_that_waits(server_protocol):
 
 
 class Recorded:
-    """A netlink socket that answers each request as a kernel did."""
+    """A netlink socket with a kernel's recorded answers."""
 
     def __init__(self, answers):
         self.answers = answers
@@ -174,13 +174,13 @@ MPTCP_INFO = bytes.fromhex(
     "00000000000000000000000000000000cd3f0100000000000000000000000000cd3f010000000000"
     "0100000068000000680000003c000000"
 )
-"""By Linux 6.18, of a connection with 3,910,907 bytes waiting and 81,869 acknowledged."""
+"""By Linux 6.18, for a connection with 3,910,907 bytes waiting and 81,869 acknowledged."""
 SUBFLOW = bytes.fromhex(
     "0a0001006d7074637000000058000300080001000000000008000200b722faf908000800c3000000"
     "050009000000000005000a000000000008000300ce3f01000c00040096b7badd9e7f36a608000500"
     "01000000080006006997bb350600070000000000"
 )
-"""By the same kernel, of the TCP socket below that connection."""
+"""By the same kernel, for the TCP socket below that connection."""
 
 
 @pytest.mark.parametrize("extended", [False, True])
@@ -265,7 +265,7 @@ def die(*_arguments, **_options):
 
 
 def kill_with(octets, setting, note):
-    """An agent that is killed: it restores nothing, and its note stays."""
+    """A killed agent restores nothing, and its note stays."""
     with (
         contextlib.suppress(Killed),
         pytest.MonkeyPatch.context() as patch,

@@ -1,4 +1,4 @@
-"""Trails of datagrams that were lost, from what tcpdump writes of all interfaces at once."""
+"""Trails of lost datagrams, from a tcpdump of all interfaces at once."""
 
 from __future__ import annotations
 

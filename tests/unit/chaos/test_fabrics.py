@@ -1,4 +1,4 @@
-"""Fabrics drawn at random are fabrics: the controller's own parser takes every one."""
+"""Fabrics drawn at random are valid: the controller's own parser accepts all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A busy machine is no violation, and an idle one no excuse."""
+"""A busy machine is no violation, and an idle machine no excuse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mininet_scenarios.chaos.machine import Deadline, waited_s
 
 
 class Machine:
-    """A clock, and how long processes have waited for processors."""
+    """A clock, and the time for which processes have waited for processors."""
 
     def __init__(self):
         self.now_s = self.waited_s = 100.0

@@ -1,4 +1,4 @@
-"""What tools and files show, taken apart without the controller's code."""
+"""Parsers of tools' and files' output, without the controller's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What faults of switches say of themselves."""
+"""Descriptions of switch faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PORTS = ("hys-h11", "hyt-1-p1", "hyt-1-p2")
 
 
 class Draws(random.Random):
-    """Chance that draws the same ports always, and whether two swap their numbers."""
+    """Random choices with fixed ports; settable: whether two ports swap their numbers."""
 
     def __init__(self, ports, below):
         super().__init__(0)

@@ -1,4 +1,4 @@
-"""Outages and who is to blame for them."""
+"""Outages and their causes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_silence_is_time_in_which_what_was_sent_was_lost(lost, from_s, to_s, sil
     ("from_s", "to_s", "near"),
     [
         (8.0, 9.0, False),
-        (8.0, 9.9, True),  # lost while on its way as the fault struck
+        (8.0, 9.9, True),  # lost on its way at the time of the fault
         (12.0, 13.0, True),
         (12.0, 15.0 + REST_S - 0.1, True),
-        (12.0, 15.0 + REST_S + 0.1, False),  # it should have been over
+        (12.0, 15.0 + REST_S + 0.1, False),  # the fault should have been over
     ],
 )
 def test_a_fault_answers_for_what_ends_soon_after_it(from_s, to_s, near):

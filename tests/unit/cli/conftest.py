@@ -23,7 +23,9 @@ def app(fabric) -> FastAPI:
 
 @pytest.fixture(scope="session")
 def rest(app) -> Iterator[RestServer]:
-    running = RestServer(app, "127.0.0.1", free_port())  # it comes back there after ``away``
+    running = RestServer(
+        app, "127.0.0.1", free_port()
+    )  # the server returns at the same port after ``away``
     running.start()
     yield running
     running.stop()

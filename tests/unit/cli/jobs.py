@@ -1,4 +1,4 @@
-"""Commands that run others with bandwidth, as processes, and a network that brings that up."""
+"""Commands that run other commands with bandwidth, as processes, and a network for them."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE_S, wait_until
 
 @pytest.fixture
 def network(service):
-    """Brings up what is reserved, unless ``network.fails``."""
+    """Brings up reservations, unless ``network.fails``."""
     stop = threading.Event()
     network = type("Network", (), {"fails": False, "idle": False})()
 
@@ -64,7 +64,9 @@ def start(rest, service):
 
 @pytest.fixture
 def away(rest):
-    """Inside ``with away():`` the controller does not answer; then it does again where it was."""
+    """Inside ``with away():`` the controller does not answer; afterwards it answers at the same
+    port.
+    """
 
     @contextmanager
     def stopped():

@@ -1,4 +1,4 @@
-"""``hydra apply``: the dry run, the question, and the way to the end."""
+"""``hydra apply``: the dry run, the question, and the course to the end."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from tests.waiting import PATIENCE_S
 
 @pytest.fixture
 def carried_out(service):
-    """Whatever is queued is over 0.2 s later."""
+    """Queued work is over 0.2 s later."""
     stop = threading.Event()
 
     def work():

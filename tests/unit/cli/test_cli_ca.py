@@ -1,4 +1,4 @@
-"""A lab's authority, against TLS as Python and OpenSSL have it."""
+"""A lab's authority, tested with TLS of Python and OpenSSL."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def ca(run, tmp_path):
 
 @pytest.fixture
 def directory(ca, tmp_path):
-    """With an authority, and a server's certificate for 127.0.0.1."""
+    """An authority with a server's certificate for 127.0.0.1."""
     assert ca("create").exit_code == 0
     assert ca("issue", "rest", "--host", "127.0.0.1", "--host", "hydra.example").exit_code == 0
     return tmp_path / "ca"
@@ -58,7 +58,7 @@ def test_rest_with_a_certificate_that_clients_verify(directory, fabric):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_container_looks_after_a_controller_with_tls(directory, fabric, known):
-    """The command in its HEALTHCHECK trusts whom the hydra command trusts."""
+    """The command of HEALTHCHECK trusts the same authorities as the hydra command."""
     text = (Path(__file__).parents[3] / "deploy" / "container" / "Containerfile").read_text()
     (command,) = re.findall(r"HEALTHCHECK .*\n +CMD (.*)", text)
     _, *arguments = json.loads(command)
@@ -95,7 +95,7 @@ def test_the_command_trusts_the_authority_that_it_is_told_of_alone(
 
 
 def test_a_switch_and_the_controller_know_each_other(directory, ca):
-    """TLS with certificates on both sides, as OpenFlow has it."""
+    """TLS with certificates on both sides, as for OpenFlow."""
     assert ca("issue", "br-h11", "--use", "client").exit_code == 0
     controller = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     controller.load_cert_chain(directory / "rest.pem", directory / "rest.key")
@@ -149,9 +149,9 @@ def test_a_certificate_is_renewed_by_one_command(directory, ca):
     with rest.open("rb") as reader:
         renewed = ca("issue", "rest", "--renew", "--days", "700")
         assert renewed.exit_code == 0, renewed.output
-        x509.load_pem_x509_certificate(reader.read())  # whole, for who is reading
+        x509.load_pem_x509_certificate(reader.read())  # complete, for a simultaneous reader
     assert ends(rest) > before
-    assert key.read_bytes() == secret  # so that the two match at any time
+    assert key.read_bytes() == secret  # so that certificate and key match at any time
     assert names(rest) == what_for
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(rest, key)
     test_openssl_agrees(directory, ca, "rest", "sslserver")

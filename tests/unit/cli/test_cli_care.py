@@ -36,7 +36,7 @@ SECRETS = ("s3cret-of-p1", "hydra_olaf_s3cret-token-text", "PRIVATE-COMMUNITY")
 
 @pytest.fixture
 def config(tmp_path):
-    """The demo's, with a journal that has seen something."""
+    """The demo's file, with a used journal."""
     document = yaml.safe_load(DEMO.read_text())
     document["controller"] = {"journal": str(tmp_path / "journal.db")}
     path = tmp_path / "fabric.yaml"
@@ -150,7 +150,7 @@ def test_a_backup_that_the_disk_has_no_room_for_leaves_nothing(run, config, tmp_
 def test_what_is_left_of_a_restoration_that_was_killed_is_no_part_of_the_next(
     run, config, tmp_path
 ):
-    """A write-ahead log that is found beside a file is taken for its own."""
+    """SQLite would apply a write-ahead log next to a file to that file."""
     target = tmp_path / "backup.tar.gz"
     run("backup", "--config", str(config), str(target))
     killed = tmp_path / "journal.db.restoring"
@@ -228,7 +228,7 @@ def started(folder):
 
 
 def lose_power(patch, after):
-    """Before a file is moved, once so many were; nothing happens to files after that."""
+    """Fail after ``count`` moves of files, before the next move."""
     left = [after]
 
     def losing(name):
@@ -331,7 +331,7 @@ def test_what_is_no_backup_changes_nothing(run, config, tmp_path, kind):
 
 
 def unpacked(packed):
-    """None: it can't be. Zeros may be copied from one place as well as from another."""
+    """None: the file can't be damaged so. Zeros may be copied from any place."""
     try:
         return gzip.decompress(packed)
     except (OSError, EOFError, zlib.error):
@@ -502,7 +502,7 @@ def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
 def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(
     run, config, tmp_path, store, monkeypatch
 ):
-    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: nobody answers
+    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: no answer comes
     if store == "damaged":
         (tmp_path / "journal.db").write_bytes(b"no journal " * 1000)
         words = "is damaged"
@@ -544,7 +544,7 @@ def test_without_a_configuration_that_can_be_used_there_is_a_bundle_too(
 
 
 def test_a_bundle_has_the_configuration_as_a_controller_reads_it(run, config, tmp_path):
-    """YAML 1.1 would read a name as a truth, and a date that is none not at all."""
+    """YAML 1.1 would read a name as a truth value, and an invalid date not at all."""
     document = yaml.safe_load(config.read_text())
     text = yaml.safe_dump(document | {"fabric": "FABRIC"})
     config.write_text(text.replace("FABRIC", "2026-13-45"), "utf-8")
@@ -567,7 +567,7 @@ def test_the_password_of_etcd_s_user_is_left_out(run, config, tmp_path, monkeypa
     document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"], "user": user}}
     config.write_text(yaml.safe_dump(document))
     monkeypatch.setenv("ETCD_PASSWORD", "tulip")
-    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: nobody answers
+    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: no answer comes
     (tmp_path / "hydra.log").write_text("etcd was told tulip\n")
     target = tmp_path / "bundle.tar.gz"
     result = run(

@@ -100,7 +100,7 @@ def test_warnings_do_not_fail_the_check(run, tmp_path):
 
 @pytest.fixture
 def with_device(tmp_path):
-    """The demo with optical switches that log in so."""
+    """The demo with optical switches with this login."""
 
     def write(login, options=()):
         document = yaml.safe_load(DEMO.read_text())
@@ -116,7 +116,7 @@ def with_device(tmp_path):
 
 
 def test_files_of_devices_that_are_not_there_are_problems(run, with_device, tmp_path):
-    """Else the first log-in fails, when the check is long forgotten."""
+    """Otherwise the first login would fail, long after the check."""
     none = str(tmp_path / "none")
     result = run("check", with_device({"password_file": none}, {"ca_file": none}))
     assert result.exit_code == 1
@@ -139,7 +139,7 @@ def test_files_of_devices_that_are_there_pass(run, with_device, tmp_path):
 
 
 def test_a_password_that_is_not_in_this_environment_is_a_warning(run, with_device, monkeypatch):
-    """The service has an environment of its own."""
+    """The service has a separate environment."""
     file = with_device({"password_env": "HYDRA_TEST_PASSWORD"})
     monkeypatch.delenv("HYDRA_TEST_PASSWORD", raising=False)
     result = run("check", file)
@@ -236,7 +236,7 @@ def test_what_a_start_would_refuse_of_files(run, tmp_path, key, value, words):
 
 
 def test_relative_paths_start_where_the_controller_runs(run, tmp_path, monkeypatch):
-    """As systemd's unit has it: the file in one directory, the controller in another."""
+    """As in systemd's unit: the file in one directory, the controller in another."""
     at_work, here = tmp_path / "at-work", tmp_path / "here"
     for folder in (at_work, here):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""``hydra device`` against an emulated Polatis switch, a process of its own on a real socket."""
+"""``hydra device`` with an emulated Polatis switch, a separate process on a real socket."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def emulated():
 
 @pytest.fixture
 def switch(emulated):
-    """The switch behind the command's back; empty and healthy afterwards."""
+    """Direct access to the switch, without the command; empty and healthy afterwards."""
     address, admin = emulated
     driver = PolatisScpi("p1", address, timeout_s=PATIENCE_S)
     yield driver
@@ -59,7 +59,7 @@ def admin(emulated, switch):
 
 @pytest.fixture
 def config(emulated, tmp_path):
-    """The demo's fabric: p1 is the emulated switch, nothing answers at p2."""
+    """The demo's fabric: p1 is the emulated switch, p2 does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
     document = yaml.safe_load(DEMO.read_text())
@@ -83,7 +83,7 @@ def device(run, config, switch):
 
 @pytest.fixture
 def journal(config):
-    """A controller's, that holds the circuit of r1 and r2 on p1."""
+    """The journal of a controller with the circuit of r1 and r2 on p1."""
     loaded = load_configuration(config)
     held = NetworkState(1, Topology(frozenset({Circuit(PlaneId(0), PortId(0), PortId(2))})))
     assert set(loaded.fabric.cross_connects(*held.topology.circuits)) == HELD

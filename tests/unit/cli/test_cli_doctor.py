@@ -19,7 +19,7 @@ pytestmark = pytest.mark.takes(15)
 
 @pytest.fixture
 def configuration(tmp_path):
-    """Writes the demo's configuration with one plane, and ports that are free."""
+    """Writes the demo's configuration with one plane, and free ports."""
 
     def write(address: str, **controller: object):
         document = yaml.safe_load(DEMO.read_text())
@@ -42,7 +42,7 @@ def configuration(tmp_path):
 
 @pytest.fixture
 def examined(run):
-    """Findings by what they are about, and the exit status."""
+    """Findings by subject, and the exit status."""
 
     def examine(*arguments):
         done = run("doctor", "--json", *map(str, arguments))
@@ -104,7 +104,7 @@ def test_a_controller_is_asked_what_is_wrong(configuration, examined, rest, serv
 
 
 def test_a_port_that_is_taken_is_a_problem(configuration, examined, rest):
-    """REST of another program's: the controller's own port for OpenFlow."""
+    """Another program's REST: the controller's own port for OpenFlow."""
     taken = rest.url.partition("://")[2]
     found, _ = examined(configuration("127.0.0.1:1", openflow=taken))
     (port,) = found[f"port {taken.rpartition(':')[2]}"]

@@ -28,7 +28,7 @@ def test_the_list_of_commands_says_what_each_says_of_itself(run, name):
 
 
 def commands() -> dict[str, click.Command]:
-    """Every command by its full name, those in groups too."""
+    """Every command by its full name, including commands of groups."""
     found = {name: hydra.get_command(None, name) for name in _COMMANDS}
     groups = {name: one for name, one in found.items() if isinstance(one, click.Group)}
     inner = {f"{name} {sub}": one for name in groups for sub, one in groups[name].commands.items()}
@@ -36,7 +36,7 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_fabric_is_explained():
-    """Not by the text of another option or of a field of the REST API."""
+    """Without the text of another option or of a field of the REST API."""
     found = {
         name: parameter.help
         for name, command in commands().items()
@@ -73,7 +73,7 @@ FRACTIONS = sorted(
 @pytest.mark.parametrize("value", ["inf", "nan"])
 @pytest.mark.parametrize(("name", "option"), FRACTIONS)
 def test_numbers_are_finite(name, option, value):
-    """click itself takes both for numbers within any range."""
+    """click itself accepts both as numbers in any range."""
     (parameter,) = (one for one in commands()[name].params if option in one.opts)
     with pytest.raises(click.BadParameter):
         parameter.type.convert(value, parameter, None)
@@ -94,7 +94,7 @@ def test_help_names_the_exit_codes(run):
 
 
 def loaded(code, modules):
-    """Which of these modules a process has imported once it has run the code."""
+    """The modules among these that a process has imported after running the code."""
     told = f"import sys; {code}; print(sorted({modules!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", told],
@@ -114,7 +114,7 @@ def test_help_loads_nothing_heavy():
 
 
 def test_a_command_with_bandwidth_loads_neither_planner_nor_configuration():
-    """Batch systems start it for every job, two or three times."""
+    """Batch systems start the command two or three times for every job."""
     code = "import apps.cli.bandwidth, apps.cli.slurm"
     heavy = {"numpy", "yaml", "fastapi", "hydra.config", "hydra.service"}
     assert loaded(code, heavy) == "[]"

@@ -1,4 +1,4 @@
-"""``hydra init``: what it writes passes ``hydra check``, for every kind of fabric."""
+"""``hydra init``: its files pass ``hydra check``, for every kind of fabric."""
 
 import re
 
@@ -20,7 +20,9 @@ NEEDS_OPTIONS = {
     "manual": "options.state: field required",
     "template": "options.cross_connects: field required",
 }
-"""Drivers that nobody can be asked about in a line, and what `hydra check` says then."""
+"""Drivers whose settings do not fit a single-line question, and the problems that `hydra check`
+finds then.
+"""
 COMBINATIONS = [
     *((substrate, "ovs-ovsdb", plane) for substrate in ("dual-homed-vlan", "single-homed-vlan")
       for plane in OPTICAL),
@@ -90,7 +92,7 @@ def test_the_substrate_suggests_the_driver_of_its_tors(here):
 @pytest.mark.parametrize("substrate", [kind.value for kind in SubstrateKind])
 @pytest.mark.parametrize(("racks", "servers", "planes"), [(6, 3, 2), (100, 2, 100), (100, 100, 1)])
 def test_an_emulated_fabric_can_be_emulated(run, here, substrate, racks, servers, planes):
-    """With the longest names, too; nobody is asked about devices."""
+    """Also with the longest names; there are no questions about devices."""
     done = CliRunner().invoke(
         hydra, ["init", "--emulated"], input=f"\n{substrate}\n{racks}\n{servers}\n\n{planes}\n"
     )
@@ -159,7 +161,7 @@ def planes(here):
 
 @pytest.mark.parametrize("way", ["options", "answers", "questions"])
 def test_planes_may_have_different_drivers(run, here, way):
-    """By an option for each plane, by a file of answers, or asked for each plane."""
+    """By an option for each plane, by a file of answers, or by a question for each plane."""
     if way == "options":
         addresses = [f"--plane-address={address}" for address in ADDRESSES]
         done = run("init", "--defaults", "--planes", "3", *OF_PLANES, *addresses)
@@ -169,7 +171,7 @@ def test_planes_may_have_different_drivers(run, here, way):
         done = run("init", "--defaults", "--answers", "answers.yaml")
     else:
         before = "\n" * (QUESTIONS - 3)
-        # The driver of p3 is by default that of p2.
+        # The default driver of p3 is that of p2.
         lines = ["3", "each", *MIXED[:2], "", *ADDRESSES]
         done = CliRunner().invoke(hydra, ["init"], input=before + "\n".join([*lines, ""]))
         assert "Driver of p3 [calient-tl1]: " in done.stdout

@@ -110,7 +110,7 @@ def test_networkx_reads_the_topology_back(call, service, form, one_way):
     graph = read_back(form, call("topology", "--format", form).stdout)
     whole = service.network.topology.to_networkx(replace(service.fabric, one_way=one_way))
     for rack in whole:
-        del whole.nodes[rack]["spine"]  # which the API does not tell
+        del whole.nodes[rack]["spine"]  # which the API does not show
     assert nx.utils.graphs_equal(graph, whole)
     assert graph.is_directed() == one_way
     assert graph.number_of_edges() == len(service.network.topology.circuits) > 1
@@ -234,7 +234,7 @@ def test_history_tells_what_happened_over_restarts(call, service):
 
 
 def test_history_is_paged_by_time(call, service):
-    """What a page says of the next one leads there, and to nothing twice."""
+    """The hint to the next page leads there, and repeats no line."""
     kinds, page = [], ["history", "--limit", "1"]
     while page:
         kinds += [one["kind"] for one in json.loads(call(*page, "--json").stdout)["happenings"]]
@@ -301,7 +301,7 @@ def test_completion_is_a_script_of_the_shell(run, shell):
 
 
 def test_bash_completes_commands():
-    """As its script asks for it."""
+    """As requested by its script."""
     done = subprocess.run(
         [Path(sys.executable).with_name("hydra")],
         env={"_HYDRA_COMPLETE": "bash_complete", "COMP_WORDS": "hydra re", "COMP_CWORD": "1"},

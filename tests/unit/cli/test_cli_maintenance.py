@@ -1,4 +1,4 @@
-"""Commands for what failed, against the real REST API over HTTP."""
+"""Commands after failures, with the real REST API over HTTP."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Commands that look, against the real REST API over HTTP."""
+"""Read-only commands, with the real REST API over HTTP."""
 
 import json
 import socket
@@ -38,8 +38,8 @@ def test_status_says_first_what_is_wrong(call, service):
         "  affects pairs r1-r2",
     ]
     assert lines[7] == (
-        "  to do: repair the device; the controller tidies the device at its next answer: "
-        "hydra device show p1"
+        "  to do: repair the device; the controller restores the intended state at the device's "
+        "next answer: hydra device show p1"
     )
     document = json.loads(call("status", "--json").stdout)
     assert (document["ready"], document["healthy"]) == (True, False)

@@ -17,7 +17,7 @@ from . import DEMO
 
 @pytest.fixture
 def store(service, tmp_path):
-    """The panel p1, on which one task was done, and one is pending."""
+    """The panel p1, with a settled and a pending task."""
     service.panel = PanelStore(str(tmp_path / "p1.db"))
     first = service.panel.ask([], [CrossConnect(1, 18)], 1_600_000_000.0)
     service.panel.settle(first.id, TaskState.DONE, "", 1_600_000_060.0)

@@ -1,4 +1,4 @@
-"""Commands that ask for circuits, against the real REST API over HTTP."""
+"""Commands that request circuits, with the real REST API over HTTP."""
 
 import json
 import re

@@ -9,7 +9,7 @@ from . import DEMO
 
 @pytest.fixture
 def recorded(call, tmp_path, monkeypatch):
-    """Some readings, which a limit of the file's size ends: how many, no busy machine changes."""
+    """Readings, ended by a limit of the file's size: their number depends on the machine's load."""
     monkeypatch.setattr("apps.cli.replay._MIB", 300)
     path = tmp_path / "demand.trace"
     result = call("record", str(path), "--interval", "0.1", "--max-mib", "1")
@@ -31,7 +31,9 @@ def test_a_recording_is_replayed_side_by_side(run, recorded, tmp_path):
 
 
 def test_a_trace_within_an_epoch_is_remarked_on(run, tmp_path, monkeypatch):
-    """Each variant decides once then, and the comparison says little of the policies."""
+    """Each variant then makes a single decision, and the comparison says little about the
+    policies.
+    """
     monkeypatch.setenv("COLUMNS", "200")
     path = tmp_path / "short.trace"
     head = {"hydra_trace": 1, "fabric": "demo", "racks": ["r1", "r2", "r3", "r4"]}

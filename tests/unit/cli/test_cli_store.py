@@ -1,4 +1,4 @@
-"""hydra store, and backup, restore and check where the journal is in a real etcd."""
+"""hydra store, backup, restore and check with the journal in a real etcd."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def config(tmp_path, store):
 
 @pytest.fixture
 def filled(config):
-    """A file with records of every kind; what it holds."""
+    """A file with records of every kind; its content."""
     with closing(SqliteJournal(config.with_name("journal.db"))) as journal:
         for number in range(3):
             changes = [Change(kind, f"k{2 - number}", {"n": number}) for kind in KEYED]
@@ -125,7 +125,7 @@ def test_check_wants_the_files_of_etcds_certificates(run, config):
 
 
 def test_the_example_of_three_machines_is_sound(run, config, tmp_path):
-    """Of the controllers' section, all but the files, which are those of the machines."""
+    """The controllers' section, except files, which belong to the machines."""
     root = Path(__file__).parents[3] / "deploy" / "three-machines"
     section = yaml.safe_load((root / "controller.yaml").read_text())["controller"]
     document = yaml.safe_load(config.read_text()) | {"controller": section}

@@ -27,7 +27,7 @@ def token(run, path):
 def test_create_list_revoke(token, path):
     made = token("create", "olaf", "--role", "operator")
     assert made.exit_code == 0
-    secret = made.stdout.strip()[-20:]  # it may have any character of URLs in it
+    secret = made.stdout.strip()[-20:]  # the token may have any character of URLs
     assert len(made.stdout.strip()) > 50
     assert secret not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -86,7 +86,7 @@ def test_no_token_is_left_where_the_file_of_tokens_cannot_be_written(run, tmp_pa
 def test_two_who_change_tokens_at_a_time_undo_nothing_of_each_other_s(
     token, path, monkeypatch, arguments
 ):
-    """Else a token that was told is none, and one that was revoked is back."""
+    """Otherwise a new token would be missing, or a revoked token would come back."""
     token("create", "olaf", "--role", "operator")
     token("create", "tina", "--role", "tenant")
     alone = []
@@ -107,7 +107,7 @@ def test_two_who_change_tokens_at_a_time_undo_nothing_of_each_other_s(
 
 
 def test_tokens_are_changed_where_a_folder_can_not_be_locked(token, path, monkeypatch):
-    """flock(2): on NFS, an exclusive lock wants a file that is open for writing."""
+    """flock(2): on NFS, an exclusive lock needs a file open for writing."""
 
     def refuse(_descriptor, _operation):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))

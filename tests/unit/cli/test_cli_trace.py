@@ -78,7 +78,7 @@ def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
 
 
 def written(run, tmp_path, text):
-    """The demand of the first window of a trace, and what ``hydra plan`` has for it."""
+    """The demand of the first window of a trace, and the result of ``hydra plan`` for it."""
     flows, demand = tmp_path / "flows.txt", tmp_path / "demand.json"
     flows.write_text(text)
     result = run("trace", "convert", str(flows), str(demand), "--window", "0")
@@ -135,7 +135,9 @@ def test_one_algorithm(run, trace):
 
 
 def test_plans_are_compared_at_the_same_number_of_hops(run, tmp_path):
-    """A single plane joins a line of three racks; r1 to r3 goes over r2, unless one hop is all."""
+    """A single plane joins a line of three racks; r1 to r3 goes over r2, unless only one hop is
+    allowed.
+    """
     path = tmp_path / "line.txt"
     path.write_text("r1 r2 900000 0\nr2 r3 800000 0\nr1 r3 100000 0\n")
     command = ("trace", "plan", str(path), "--fabric", "3x2@10", "--algorithm", "hydra-bfs")

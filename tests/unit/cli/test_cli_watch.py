@@ -18,7 +18,7 @@ from tests.waiting import once
 
 @pytest.fixture
 def happenings(service):
-    """Something happens every 50 ms."""
+    """Publish an event every 50 ms."""
     stop = threading.Event()
     reservation = service.reserve(ReservationRequest("r1", "r2", 1.0))
 
@@ -42,7 +42,7 @@ def happenings(service):
 
 
 def once_followed(service, act):
-    """``act`` is called in a thread of its own as soon as somebody follows the events."""
+    """Call ``act`` in a separate thread as soon as a client follows the events."""
     return once(lambda: service.events._listeners, act)
 
 
@@ -82,7 +82,7 @@ def test_a_silent_stream_is_watched_on(run):
 
 
 def happening(network, events):
-    """Events with silence between them, once somebody follows."""
+    """Events with silence between them, once a client follows."""
 
     def happen():
         network.act()
@@ -114,7 +114,7 @@ EVENT = json.dumps(
 
 
 def test_no_passing_trouble_ends_a_watch_that_was_connected(run, monkeypatch):
-    """Its place is known before anything has happened: what happens meanwhile is told later."""
+    """The client's position is known before the first event: events meanwhile are sent later."""
     monkeypatch.setattr(apps.cli.watch, "_RECONNECT_S", 0.0)
     answers = [
         silent_streams.stream(": after run-3", "id: run-3", ""),

@@ -1,4 +1,4 @@
-"""``hydra mpirun`` as a process of its own, and what it makes of host files and patterns."""
+"""``hydra mpirun`` as a separate process, and its reading of host files and patterns."""
 
 import re
 import signal
@@ -177,7 +177,7 @@ def test_a_host_file_that_open_mpi_refuses_is_refused(tmp_path, text, words):
 
 
 def test_a_host_file_of_mpich():
-    """As mpiexec.hydra 5.0.2 read the same files."""
+    """As read by mpiexec.hydra 5.0.2."""
     text = "a:2\na:1\n\nb\nb\nc\nd:4 user=me # c\n"
     assert read_hosts(text, "f") == [Host("a", 3), Host("b", 2), Host("c", 1), Host("d", 4)]
 
@@ -202,7 +202,7 @@ def test_what_is_no_host_file(text, words):
 
 
 def test_a_host_without_a_number_is_refused_where_the_number_counts(run, tmp_path):
-    """Open MPI starts a rank on each core of such a host: two hosts of 8 cores are 16 ranks."""
+    """Open MPI starts a rank on each core of such a host: two hosts of 8 cores run 16 ranks."""
     assert read_hosts("h11\nh21\n", "f") == [Host("h11", None), Host("h21", None)]
     path = tmp_path / "hosts"
     path.write_text("h11\nh21\n")

@@ -64,7 +64,9 @@ def test_a_topology_from_a_file_needs_no_controller(call, run, chain, tmp_path):
 
 
 def test_open_mpi_places_ranks_in_the_order_of_the_file(call, chain, tmp_path):
-    """By mpirun's own map; all hosts but the first would be reached by ssh, so none is launched."""
+    """By mpirun's own map; mpirun would reach all hosts but the first by ssh, so no rank is
+    launched.
+    """
     ring = tmp_path / "ring"
     ring.write_text(call("ranks", "--slots", "1").stdout)
     command = ["mpirun", "--allow-run-as-root", "--hostfile", str(ring), "--display-map"]

@@ -1,4 +1,4 @@
-"""``hydra slurm`` as a real slurmctld runs it, before and after the jobs of real slurmds."""
+"""``hydra slurm`` as run by a real slurmctld, before and after the jobs of real slurmds."""
 
 import os
 import shlex
@@ -118,7 +118,7 @@ class Cluster:
         return done.stdout.strip()
 
     def run(self, comment, *command):
-        """A job on all nodes, until it has ended."""
+        """Run a job on all nodes to its end."""
         wish = ["--comment", comment] if comment else []
         return self.ask("srun", "-N", str(len(NODES)), *wish, *command)
 
@@ -137,7 +137,7 @@ def cluster(tmp_path_factory, rest, app, fabric):
 
 @pytest.fixture
 def idle(cluster, network, service):
-    """Of the jobs of earlier tests, nothing is left."""
+    """Nothing of earlier tests' jobs is left."""
     wait_until(lambda: cluster.ask("squeue", "-h") == "")
     return cluster
 
@@ -269,7 +269,7 @@ def test_what_does_not_come_up_is_given_back(slurm, service, network, tmp_path):
 
 
 def test_an_epilog_needs_no_comment_that_makes_sense(slurm, service, network):
-    """A user may change it while the job runs."""
+    """A user may change the comment while the job runs."""
     assert slurm("prolog").wait(PATIENCE_S) == 0
     assert slurm("epilog", "hydra: sweep 7").wait(PATIENCE_S) == 0
     assert all_over(service)
@@ -387,7 +387,7 @@ def test_what_is_no_list_of_processors(listed):
 
 
 def test_slurmctld_takes_the_topology(cluster):
-    """Of the fabric's servers, Slurm has three; others are no error."""
+    """Slurm has three of the fabric's servers; other servers are no error."""
     shown = cluster.ask("scontrol", "show", "topology").splitlines()
     words = [[*line.split()[:2], line.split()[3]] for line in shown]
     assert words[:2] == [

@@ -1,4 +1,4 @@
-"""``hydra slurm topology``: the file, its renewal, and the command afterwards."""
+"""``hydra slurm topology``: the file, its renewal, and the command after a renewal."""
 
 import pytest
 import yaml
@@ -75,8 +75,9 @@ def test_no_file_to_renew(ask, arguments):
 
 
 def test_the_file_follows_the_circuits(ask, service, tmp_path, monkeypatch):
-    """Between renewals: nothing, a path, nothing, and a command that works again. The command
-    fails after the path, and runs again.
+    """Between renewals: no path, a path, no path, and a command that works again.
+
+    The command fails after the path, and runs again.
     """
     file, ran, fails = tmp_path / "topology.conf", tmp_path / "ran", tmp_path / "fails"
     path = relay_path()

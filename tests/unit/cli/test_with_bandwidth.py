@@ -1,4 +1,4 @@
-"""``hydra with-bandwidth`` as a process of its own, against a controller's REST API."""
+"""``hydra with-bandwidth`` as a separate process, with a controller's REST API."""
 
 import json
 import os
@@ -171,7 +171,7 @@ sys.exit(run_with(None, None, [sys.executable, "-c", *sys.argv[1:]]))
 
 
 def test_a_signal_that_another_thread_catches_is_passed_on(tmp_path):
-    """numpy has threads of its own, to which the kernel may give it."""
+    """numpy has threads of its own, which may receive the kernel's signal."""
     command = [sys.executable, "-c", ELSEWHERE, COUNT, tmp_path / "seen"]
     assert subprocess.run(command, timeout=PATIENCE_S, check=False).returncode == 0
 

@@ -162,7 +162,7 @@ def test_all_events_of_a_reservation(client, service):
 
 
 def test_threads_share_a_client(server):
-    """One of the two controllers is gone, so that each thread goes on to the other."""
+    """One of two controllers is gone, so each thread uses the other controller."""
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         urls = f"http://127.0.0.1:{deaf.getsockname()[1]},{server.url}"
@@ -277,7 +277,7 @@ def test_the_last_hours_load(client, service):
 
 
 def relay(near, far, *, lose):
-    """Pass bytes on until either end closes; with ``lose``, until the answer begins."""
+    """Relay bytes until either end closes; with ``lose``, until the answer begins."""
     while True:
         for readable in select.select([near, far], [], [], 20)[0]:
             data = readable.recv(65536)
@@ -287,7 +287,7 @@ def relay(near, far, *, lose):
 
 
 def test_a_lost_connection_is_tried_again_and_makes_nothing_twice(service, server):
-    """A proxy loses the first answer on its way back."""
+    """A proxy loses the first answer."""
 
     def pass_on():
         for number in range(2):
@@ -328,7 +328,7 @@ def test_a_modification(client):
 
 
 def test_asyncio_reserves_for_a_block_beside_a_stream_of_events(server, service):
-    """In one thread: neither the wait for circuits nor the stream keeps the other one waiting."""
+    """In one thread: neither the wait for circuits nor the stream blocks the other."""
 
     async def until_active(client, name):
         async for _, event in client.events("reservation", last_id="run-0"):

@@ -1,4 +1,6 @@
-"""The connection that clients share: who is asked how often, and what each failure is."""
+"""The connection shared by clients: number of requests to each controller, and errors by
+failure.
+"""
 
 import socket
 import ssl
@@ -36,7 +38,7 @@ def at(listener):
 
 
 def callers(listener):
-    """How many have connected."""
+    """Number of connections so far."""
     count = 0
     while True:
         try:
@@ -49,7 +51,7 @@ def callers(listener):
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_silence_is_told_from_nobody_there_and_each_attempt_calls_once(listener, attempts):
     with (
-        # timed: nobody answers
+        # timed: no answer comes
         Connection(at(listener), timeout_s=0.1, attempts=attempts) as connection,
         pytest.raises(TooLate),
     ):
@@ -71,7 +73,7 @@ def test_a_token_that_can_not_be_sent_is_not_shown(url, token):
 
 
 def test_nobody_there():
-    with socket.socket() as deaf:  # bound, so that no other test listens there
+    with socket.socket() as deaf:  # bound, so that no other test listens at the port
         deaf.bind(("127.0.0.1", 0))
         with Connection(at(deaf)) as connection, pytest.raises(NoAnswer, match="refused") as caught:
             connection.request("GET", "/v1/topology")

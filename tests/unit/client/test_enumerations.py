@@ -1,4 +1,4 @@
-"""Enumerations of the client are the words of the API: a program may compare either."""
+"""Enumerations of the client equal the words of the API: a program may compare with either."""
 
 import json
 import pkgutil
@@ -58,7 +58,7 @@ def test_each_is_its_word(enumeration):
 
 
 def test_words_do_for_enumerations_in_calls():
-    """As they come from a command line or a file."""
+    """As given on a command line or in a file."""
     server = RestServer(create_app(FakeService(load_configuration(DEMO).fabric)), "127.0.0.1", 0)
     server.start()
     try:

@@ -1,4 +1,4 @@
-"""Server-sent events: what the WHATWG's HTML standard says of each line, in any pieces."""
+"""Server-sent events by the WHATWG's HTML standard, line by line, in any pieces."""
 
 from itertools import pairwise
 

@@ -24,7 +24,7 @@ def load_file(path: Path) -> Loaded:
 
 @pytest.fixture
 def demo() -> dict:
-    """The demo configuration as plain data: a test changes it and loads what comes of it."""
+    """The demo configuration as plain data: a test changes the data and loads the result."""
     return yaml.safe_load((CONFIGS / "demo.yaml").read_text())
 
 
@@ -40,7 +40,7 @@ def load_text(tmp_path) -> Callable[[str], Loaded]:
 
 @pytest.fixture
 def load_data(load_text) -> Callable[[dict], Loaded]:
-    # Without aliases, which the dumper would make of lists that two entries share.
+    # Without aliases, which the dumper would make of shared lists.
     dumper = type("Dumper", (yaml.SafeDumper,), {"ignore_aliases": lambda *_: True})
     return lambda data: load_text(yaml.dump(data, Dumper=dumper, sort_keys=False))
 

@@ -1,4 +1,4 @@
-"""One mistake at a time: the path it is reported at, and the words that say what to do."""
+"""One mistake at a time: the reported path, and the remedy."""
 
 import copy
 import math
@@ -370,7 +370,9 @@ def test_is_reported_at_its_path(demo, problems_of, where, value, path, words):
     ],
 )
 def test_slots_that_can_not_be(demo, problems_of, load_data, slots, path, words):
-    """A slot without a day is refused only where slots are asked for: it is the fabric's matter."""
+    """A slot without a day is refused only if slots are requested: the length depends on the
+    fabric.
+    """
     demo["policy"]["slots"] = slots
     if slots["slot_s"] and "week_s" not in slots:
         load_data(demo)
@@ -441,7 +443,7 @@ def test_the_same_prefix_in_two_entries_names_both_racks(demo, problems_of):
 
 
 def test_every_overlap_inside_a_wide_prefix_is_found(demo, problems_of):
-    """The wide prefix sorts first; disjoint narrow ones behind it must each be reported."""
+    """The wide prefix sorts first; each disjoint narrow prefix behind it must be reported."""
     other = copy.deepcopy(demo["racks"][0])
     other |= {"names": "r5", "prefixes": ["10.0.0.0/21"]}
     demo["racks"].append(other)

@@ -1,4 +1,4 @@
-"""What is checked of logins and driver options before anything connects."""
+"""Checks of logins and driver options before any connection."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files written to bring the reader down: each ends in an error, in a process of little memory.
+"""Files meant to bring the reader down: each ends in an error, in a process of little memory.
 
-Each file is read in a process of its own that may grow by 300 MB and work for five seconds, five
-times what it should take: what does more is killed, and fails.
+Each file is read in a separate process, which may grow by 300 MB and work for five seconds, five
+times the intended time: beyond these limits the process is killed, and the test fails.
 """
 
 import json
@@ -50,7 +50,7 @@ def swap(old: str, new: str) -> str:
 
 
 def merges(levels: int) -> str:
-    """Mappings that each merge the one before them nine times."""
+    """Mappings that each merge the previous mapping nine times."""
     lines = ["a0: &a0 {k: v}"]
     lines += [f"a{n}: &a{n} {{<<: [{','.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, levels + 1)]
     return "\n".join(lines)
@@ -117,7 +117,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory) -> dict:
-    """By file: the problems that were told, and how the process ended that read it."""
+    """By file: the reported problems, and the end of the process that read the file."""
     folder = tmp_path_factory.mktemp("hostile")
     for name, (text, _) in TEXTS.items():
         (folder / name).write_text(text)

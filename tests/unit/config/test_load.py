@@ -1,4 +1,4 @@
-"""Files that can be used, and what comes of them."""
+"""Usable files, and the loaded objects."""
 
 import copy
 from ipaddress import IPv4Interface
@@ -146,7 +146,7 @@ def test_defaults_can_be_spelled_out(demo, load_data):
 
 
 def test_several_ports_per_plane_and_uneven_wiring(demo, load_data):
-    """Z = 2 on the first plane for two racks, at another rate; r4 stays with p2 alone."""
+    """Z = 2 on the first plane for two racks, at another rate; r4 has a port on p2 only."""
     demo["wiring"] = [
         {
             "racks": "r[1-3]",
@@ -354,7 +354,7 @@ def test_guests_that_are_not_named_send_at_most_where_sources_are_not_checked(
     ("shipped", "warned"), [("demo", True), ("single-homed", True), ("openflow-only", False)]
 )
 def test_tags_of_servers_that_pass_are_warned_of(shipped, warned, load_data):
-    """OpenFlow ToRs drop them whatever the policy says."""
+    """OpenFlow ToRs drop such frames with any policy."""
     document = yaml.safe_load((CONFIGS / f"{shipped}.yaml").read_text())
     assert not load_data(document).warnings
     document["policy"]["source_check"] = "off"

@@ -1,4 +1,4 @@
-"""`circuits: unidirectional`: where it can be, and what goes with it. With the real algorithms."""
+"""`circuits: unidirectional`: where allowed, and with which settings. With the real algorithms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a changed file changes at once, and what waits for the next start."""
+"""Changes of a file that take effect at once, and changes that wait for the next start."""
 
 from dataclasses import asdict
 from enum import Enum
@@ -51,7 +51,7 @@ APPLIED = {
     "transition",
     "source_check",
 }
-"""By a reload, as operators were told; all others wait."""
+"""Keys documented as changed by a reload; all other keys wait."""
 KEYS = [
     (name, inner)
     for name, value in asdict(Policy()).items()
@@ -60,7 +60,7 @@ KEYS = [
 
 
 def another(value):
-    """A value that the file takes as well."""
+    """Another valid value."""
     if isinstance(value, Enum):
         return next(one.value for one in type(value) if one is not value)
     if value == "auto":

@@ -1,4 +1,4 @@
-"""YAML: its errors, its lines, and the scalars that must stay text."""
+"""YAML: errors, lines, and scalars that must stay text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which keys belong to which substrate."""
+"""The keys of each substrate."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A wall clock that tests put forward."""
+"""A wall clock that tests can advance."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """``pass_time(SECONDS)`` puts ``time.time()`` of this process forward by so much."""
+    """``pass_time(SECONDS)`` advances ``time.time()`` of this process."""
     clock, ahead_s = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: clock() + ahead_s[0])
 

@@ -1,4 +1,4 @@
-"""Work of the controller's rooms, carried out here and now: on a simulated network, or on none."""
+"""Executors of the controller's rooms, without delay: on a simulated network, or without one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ def no_batch(batch: Batch) -> Sequence[Outcome]:
 
 
 def do(work: Any, perform: Perform = no_batch) -> Any:
-    """The result of a coroutine, whose batches ``perform`` carries out; anything else as it is."""
+    """The result of a coroutine, whose batches ``perform`` carries out; other values are returned
+    unchanged.
+    """
     return drive(work, perform) if isinstance(work, Coroutine) else work
 
 
 def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same as a coroutine function: a stand-in for a method that is awaited."""
+    """The same function as a coroutine: a stand-in for an awaited method."""
 
     async def work(*arguments: Any, **options: Any) -> Any:
         return function(*arguments, **options)
@@ -33,7 +35,7 @@ def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def course_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same as a course without batches."""
+    """The same function as a course without batches."""
 
     def course(*arguments: Any, **options: Any) -> Any:
         yield from ()
@@ -43,9 +45,9 @@ def course_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def at_once(room: Any, perform: Perform = no_batch) -> Any:
-    """A room, with those in it, whose coroutines are carried out when they are called through it.
+    """A wrapper of a room: coroutines called through the wrapper are carried out at once.
 
-    What is set, is set in the room itself.
+    Assignments go to the room itself.
     """
     return _AtOnce(room, perform)
 
@@ -70,13 +72,13 @@ class _AtOnce:
 
 
 class Doer:
-    """Carries out work, and before each batch whatever may begin beside it, from begin to end."""
+    """Carries out work, and before each batch possible changes beside the work."""
 
     def __init__(self, conductor: Conductor, perform: Perform) -> None:
         self._conductor = conductor
         self._perform = perform
         self.look: Callable[[Batch], object] = lambda _batch: None
-        """Sees each batch before it is carried out; the work is told its errors."""
+        """Sees each batch before its execution; the work gets the observer's errors."""
 
     def do(self, work: Any) -> Any:
         return do(work, self.carry_out)
@@ -87,18 +89,18 @@ class Doer:
         return self._perform(batch)
 
     def let_in(self) -> None:
-        """Make the changes that may begin beside those under way."""
+        """Make the changes that may begin beside the changes under way."""
         while (work := self._conductor._scheduler.next_beside()) is not None:
             self.do(work)
 
 
 def performed(runner: Runner, batch: Batch) -> list[Outcome]:
-    """What a batch comes to, once it is over."""
+    """The outcomes of a finished batch."""
     return [future.result() for future in runner.submit(batch)]
 
 
 def submitted(perform: Perform) -> Callable[[Batch], Sequence[Future[Outcome]]]:
-    """In the place of a runner's: what a batch came to is there at once."""
+    """Replaces a runner's method: outcomes of a batch are available at once."""
 
     def submit(batch: Batch) -> Sequence[Future[Outcome]]:
         futures = []

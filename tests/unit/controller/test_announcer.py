@@ -1,4 +1,4 @@
-"""Announcements go to the switches of the servers that are announced, and to no others."""
+"""Announcements go only to the switches of the announced servers."""
 
 from apps.controller.announcer import Announcer
 from hydra.forwarding.frames import announcement

@@ -1,4 +1,4 @@
-"""Circuits that are not there any more: withdrawn until they are gone from the state, too."""
+"""Lost circuits: withdrawn until they are gone from the state, too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHOLE = Seen(on_devices=(), broken=frozenset(), rules={}, silent=())
 
 
 class Bench:
-    """An auditor whose looks are given, and whose withdrawals go through only if told so."""
+    """An auditor with given findings, and withdrawals that succeed on demand."""
 
     def __init__(self, *looks: Seen, **policy) -> None:
         self.state = STATE
@@ -73,7 +73,7 @@ class Bench:
 
 
 def test_a_withdrawal_that_was_held_up_is_tried_again_whatever_is_there_by_then():
-    """Their pairs are diverted: they would stay electrical for good."""
+    """Their pairs are diverted, and would stay electrical for good."""
     bench = Bench(GONE, GONE, WHOLE, WHOLE, WHOLE, WHOLE)
     bench.auditor.audit()
     bench.withdraws = True

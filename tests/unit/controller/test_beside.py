@@ -1,4 +1,4 @@
-"""A reservation that comes while a change is under way: beside that, or after it."""
+"""A reservation during a change: placed beside the change, or after it."""
 
 import queue
 import random
@@ -44,7 +44,7 @@ POLICY = Policy(
 HERE, THERE = path_of(FABRIC, 0, 1), path_of(FABRIC, 2, 3)
 STANDING = state_of(FABRIC, NetworkState(), HERE)
 LATER = path_of(FABRIC, 0, 4)
-"""The path that the change leads to."""
+"""The target path of the change."""
 
 
 class Disk(SqliteJournal):
@@ -167,7 +167,7 @@ class Stage:
         return self.ledger.log.reconfiguration(entry.id)
 
     def asked_before(self, step, src, dst):
-        """A reservation between two racks, asked for once before this step; a list of it."""
+        """A reservation between two racks, requested once before this step; returned as a list."""
         made = []
 
         def before(name):
@@ -289,7 +289,9 @@ def test_what_could_not_be_placed_beside_a_change_is_tried_again_in_its_turn_alo
 
 
 def test_what_it_leaves_is_no_part_of_its_intent_any_more(stage):
-    stage.asked_before("drain", "h11", "h31")  # from where the change has another path planned
+    stage.asked_before(
+        "drain", "h11", "h31"
+    )  # based on the changed state, in which the change has another path
     told = []
 
     def before(name, asked=stage.before):
@@ -315,7 +317,7 @@ def test_it_leaves_nothing_once_it_moves(stage, step):
 
 
 def test_a_reserved_path_is_taken_over_by_nobody(stage):
-    first = stage.asked_before("intent", "h11", "h51")  # the change brings its path
+    first = stage.asked_before("intent", "h11", "h51")  # the change sets up its path
     second = []
 
     def before(name, asked=stage.before):
@@ -387,7 +389,7 @@ def test_what_breaks_it_off_breaks_off_the_change_too(stage):
 
 
 def test_a_change_in_several_courses_claims_from_the_first_what_the_last_one_touches():
-    """What comes in meanwhile may still be under way when that begins."""
+    """A job that arrives meanwhile may still run when the next job begins."""
     fabric = small_fabric(racks=5, planes=2, servers=1)
     moves = path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 1))
     comes, goes = path_of(fabric, 2, 4), path_of(fabric, 2, 3)
@@ -407,7 +409,7 @@ def test_a_change_in_several_courses_claims_from_the_first_what_the_last_one_tou
 
 
 class Live(Stage):
-    """With the conductor and the runner of a controller, in their threads."""
+    """With a controller's conductor and runner, in their threads."""
 
     def __init__(self):
         super().__init__()
@@ -429,7 +431,7 @@ class Live(Stage):
         for room in (self.care, self.placement):
             room._enqueue = self.conductor.put
         self.gates = {}
-        """What keeps commands of a type back, by the pairs under way of the last change."""
+        """Delays of commands of a type, by the pairs under way of the last change."""
         self.held = []
 
     def _carried_out(self, command):
@@ -448,7 +450,7 @@ class Live(Stage):
                 return end.value[0]
 
     def _by(self, command):
-        """Whose command it is, by the mirrors that it moves or the paths that it leads to."""
+        """The change of a command, by the mirrors that it moves or the paths that it sets up."""
         match command:
             case Record():
                 target = read_state(FABRIC, command.details["target"])
@@ -474,7 +476,7 @@ class Live(Stage):
         self.conductor.put(change)
 
     def states(self):
-        """Of the changes, the latest first."""
+        """The changes, latest first."""
         return [one.state for one in self.ledger.log.reconfigurations()]
 
 
@@ -526,7 +528,7 @@ def test_the_next_job_waits_for_all_that_came_in_beside_the_one_before_it(live):
 
 
 def test_no_change_goes_on_while_the_intent_of_another_is_written(live):
-    """The journal's last entry has to tell of all that may be half done."""
+    """The journal's last entry must describe everything that may be half done."""
     first, second = live.hold(MoveMirrors, "the change"), live.hold(Record, "another")
     live.begin()
     wait_until(lambda: first in live.held)

@@ -1,4 +1,4 @@
-"""What agents hear of circuits while the controller moves them."""
+"""Reports of circuits to agents while the controller moves the circuits."""
 
 from tests.unit.controller.test_policy_in_force import EMPTY, FIRST, JOINED, OTHERWISE, Stage
 

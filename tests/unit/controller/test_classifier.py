@@ -1,4 +1,4 @@
-"""Class tables: what changes is sent to who is ready, and what is not confirmed is told."""
+"""Class tables: changes go to ready switches, and missing confirmations are reported."""
 
 from ipaddress import ip_address
 
@@ -98,7 +98,7 @@ def test_elephants_come_and_go(classifier, fleet, elephants, policy):
 
 
 def test_what_is_to_be_held_changes_only_when_it_is_brought(classifier, elephants, policy):
-    """An audit reads tables and then compares: reports in between must not look like drift."""
+    """An audit reads tables before it compares: reports in between must not look like drift."""
     policy.now = Policy(sharing=Sharing.ON_DEMAND)
     before = classifier.rules_for(FIRST)
     elephants["h11"] = {FLOW}

@@ -1,4 +1,4 @@
-"""Jobs in turn, duties when due, answers for others; nothing that goes wrong ends it."""
+"""Jobs in turn, duties when due, answers for other threads; no error ends the conductor."""
 
 import threading
 from concurrent.futures import Future
@@ -45,7 +45,7 @@ def test_a_job_that_waits_is_not_put_again(conductor):
         conductor.put_once(room.job)
     conductor.start()
     assert begun.wait(PATIENCE_S)
-    for _ in range(3):  # there may be something new that it has not seen
+    for _ in range(3):  # new work that the conductor has not seen may exist
         conductor.put_once(room.job)
     go_on.set()
     conductor.ask(nothing)
@@ -105,7 +105,7 @@ def test_an_answer_and_an_error_reach_who_asked(conductor):
 def test_who_asks_is_told_when_changes_take_too_long(conductor, monkeypatch):
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     with pytest.raises(DeviceUnavailable, match=r"busy with other changes for 0\.05 s: ask again"):
-        conductor.ask(awaited(lambda: 7))  # it has not been started
+        conductor.ask(awaited(lambda: 7))  # the conductor has not been started
 
 
 def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
@@ -155,7 +155,7 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
 
 
 def test_what_was_put_before_the_last_answer_is_done_before_a_job_goes_on(conductor):
-    """As a port's news that come before a switch's answer, on one connection."""
+    """As a change of a port reported before a switch's answer, on the same connection."""
     device, done = Future(), []
 
     def news_and_then_the_answer():
@@ -179,7 +179,7 @@ def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(condu
     conductor.put(lambda: done.append("first"), first=True)
     conductor.put(lambda: None, first=True, meanwhile=lambda: done.append("meanwhile"))
     conductor.start()
-    threading.Timer(0.1, device.set_result, [None]).start()  # timed: it is waited for by then
+    threading.Timer(0.1, device.set_result, [None]).start()  # timed: the answer is awaited by then
     conductor.ask(lambda: answers(device, device))
     conductor.ask(answers)
     assert done == ["first"]
@@ -225,7 +225,7 @@ def test_what_comes_first_waits_for_one_duty_at_most(conductor):
 
 
 def test_what_can_not_wait_is_not_forgotten_for_what_comes_first(conductor):
-    """Where two jobs come first, the second sees to it only after the first one's devices."""
+    """If two jobs come first, the second handles it only after the devices of the first."""
     done, device = [], Future()
 
     def help_meanwhile():

@@ -1,4 +1,4 @@
-"""Claims on ToRs at a start: each is connected to once."""
+"""Claims on ToRs at a start: each ToR is connected once."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -27,7 +27,7 @@ class Session:
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Names of the ToRs that are connected to, once for each time; r2 does not answer."""
+    """Names of the ToRs, once for each connection; r2 does not answer."""
     names = []
 
     def connect(self, _call):
@@ -72,7 +72,7 @@ class Term:
 
 
 class Tor:
-    """A ToR that remembers the highest generation, and may be away."""
+    """A ToR that stores the highest generation, and may be silent."""
 
     def __init__(self, name):
         self.name = name
@@ -123,7 +123,7 @@ def tors(monkeypatch, loaded):
 
 
 def test_a_leader_of_a_new_store_goes_beyond_what_tors_know(loaded, tors):
-    """Those that were silent at the start as well, once they answer."""
+    """ToRs that were silent at the start as well, once they answer."""
     for tor in tors.values():
         tor.known = 1000
     tors["r2"].away = True
@@ -139,7 +139,9 @@ def test_a_leader_of_a_new_store_goes_beyond_what_tors_know(loaded, tors):
 
 
 def test_a_leader_that_is_followed_takes_no_tor_back(loaded, tors):
-    """One that it has held: somebody else leads. One that it has not: the store says who leads."""
+    """For a ToR held before: another controller leads. For a ToR not held before: the store names
+    the leader.
+    """
     first, second = (rack.id for rack in loaded.fabric.racks[:2])
     tors["r2"].away = True
     term = Term(7)

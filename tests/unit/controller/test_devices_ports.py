@@ -1,4 +1,4 @@
-"""Ports that a ToR has no more: down, without VLANs, and in nobody's way."""
+"""Ports missing on a ToR: down, without VLANs, and without effect on other ports."""
 
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def test_a_missing_port_is_known_until_it_is_asked_for_again(devices):
 
 
 def test_a_port_that_is_back_is_missing_until_its_vlans_are_known(devices):
-    """It came back between the order that passed it by and the look for its light."""
+    """The port came back between the command that skipped it and the check of its light."""
     tor = devices._tors[R1].device
     del tor.has["p1"]
     devices.set_vlans(R1, {"p1": CIRCUIT, "p2": CIRCUIT})

@@ -1,4 +1,4 @@
-"""Looks at optical switches that nobody uses: alarms, and whether they are still there."""
+"""Checks of unused optical switches: alarms, and presence."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
 @pytest.fixture
 def watched(request, monkeypatch):
-    """(devices, the switch behind p1), which speaks TL1 unless a test says otherwise"""
+    """(Devices, the switch behind p1); the switch speaks TL1 unless a test chooses otherwise."""
     monkeypatch.setattr(room, "_LOOK_S", 0.05)
     loaded = load_configuration(DEMO)
     with emulated(getattr(request, "param", "polatis-tl1"))() as bench:
@@ -54,7 +54,9 @@ def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
     def told():
         return [record.message for record in caplog.records if "alarm" in record.message]
 
-    wait_until(lambda: len(told()) == len(devices.told) == 2)  # after it is in the status
+    wait_until(
+        lambda: len(told()) == len(devices.told) == 2
+    )  # the report comes after the status is updated
     assert [words.split(": ")[1] for words in told()] == [
         "alarm LOS (critical) at port 3",
         "alarm LOS (cleared) at port 3",
@@ -84,13 +86,13 @@ def test_an_alarm_that_begins_right_after_a_look_is_told_once(watched, monkeypat
         monkeypatch.setattr(plane.device, "alarms", look)
         monkeypatch.setattr(plane.device, "reports", reports)
     wait_until(lambda: alarms(devices) and not reported)
-    with plane.lock:  # the watchman has told what it saw
+    with plane.lock:  # the watchman has reported its findings
         assert [one.alarm for one in devices.told] == [alarm]
 
 
 def test_what_came_and_went_between_two_looks_is_told(watched):
     devices, switch = watched
-    with devices._planes[0].lock:  # in use: the watchman passes it by
+    with devices._planes[0].lock:  # in use: the watchman skips the device
         switch.alarm(3, "CR", "LOS", "fibre cut")
         switch.alarm(3, "CL", "LOS")
     wait_until(lambda: len(devices.told) == 2)

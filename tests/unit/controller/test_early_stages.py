@@ -1,4 +1,4 @@
-"""Stages of a change that go on while another makes what slow switches were left out of."""
+"""Stages of a change that go on while another change makes up for skipped slow switches."""
 
 import random
 from collections import Counter
@@ -18,13 +18,13 @@ from tests.unit.controller.test_staging_side_by_side import path
 from tests.unit.core.fabrics import random_topology
 
 BOTH = (ELSEWHERE, path(4, 6, 2)), (path(4, 5, 1), path(4, 6, 3))
-"""Two pairs of r5, for both of which there is no electrical room at a time."""
+"""Two pairs of r5, with electrical room for one pair at a time."""
 MADE_UP = {path(0, 1, 1), path(2, 3, 1)}
 
 
 class Staged(Asked):
-    """A change that slow switches were left out of, and another in stages: r5's first has been
-    made, and the next one waits for its turn behind what makes up for the slow switches.
+    """A change that skipped slow switches, and a change in stages: r5's first stage is done, and
+    the next stage waits for its turn behind the rest of the first change.
     """
 
     def __init__(self, *more, change=BOTH):
@@ -41,7 +41,7 @@ class Staged(Asked):
         self.seen = None
 
     def make_up(self):
-        """What the change in stages has come to when the other one is about to end."""
+        """Progress of the change in stages when the other change is about to end."""
         self.before["activate"] = lambda: setattr(self, "seen", self.entry(self.number))
         super().make_up()
         assert self.entry(self.rest).is_over
@@ -131,8 +131,8 @@ def test_a_circle_that_there_is_no_room_for_has_detours_in_its_turn():
 
 
 def test_nobody_loses_a_path_before_the_next_one_can_come():
-    """Of three that need each other's ports, there is room for two that let others have theirs: one
-    of them would wait for the turn.
+    """Of three pairs that need each other's ports, there is room for two that free ports for
+    others: one of these two would wait for the turn.
     """
     circle = (
         (ELSEWHERE, path(4, 6, 2), path(3, 4, 3)),
@@ -155,7 +155,7 @@ def test_nobody_loses_a_path_before_the_next_one_can_come():
 
 
 def has_other_ports(staged):
-    """Have a port set aside before the first step of what makes up for slow switches."""
+    """Set a port aside before the first step of the change for the slow switches."""
     free = next(port.id for port in FABRIC.ports if port.rack == 6 and port.plane == 0)
     staged.before["divert"] = lambda: staged.rooms.quarantine.put([free], "no light")
 
@@ -241,7 +241,7 @@ def test_what_failed_is_tried_again_in_its_turn_alone():
 
 
 def test_a_request_that_was_begun_beside_another_goes_on_there():
-    """With the stages that its traffic asks for."""
+    """With the stages that its traffic needs."""
     asked = Asked(path(4, 6, 2))
     asked.left_out()
     asked.late = set()
@@ -260,8 +260,8 @@ def test_a_request_that_was_begun_beside_another_goes_on_there():
 
 
 class Crowded(Drawn):
-    """A change that a slow switch of a rack was left out of, and another in stages, of whatever
-    other racks, which are so full that it can hardly be made in one.
+    """A change that skipped a rack's slow switch, and a change in stages of other random racks,
+    which are so loaded that one stage hardly suffices.
     """
 
     def __init__(self, rng):
@@ -277,7 +277,7 @@ class Crowded(Drawn):
             [[rng.uniform(0.0, most_mbps) for _ in range(7)] for _ in range(7)]
         )
         self.made = []
-        """Stages made beside the other change, each with what was left of the whole."""
+        """Stages made beside the other change, each with the rest of the whole change."""
         go_on_beside = self.rooms.early_stages._room._continue
 
         def going_on_beside(change):

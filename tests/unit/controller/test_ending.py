@@ -1,4 +1,4 @@
-"""A controller that ends leaves work to others only where there may be others."""
+"""An ending controller leaves work to another controller only if there may be another."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
 
 
 class Followed(Alone):
-    """The term of a leader after which others may lead."""
+    """The term of a leader that may have successors."""
 
     is_shared = True
 

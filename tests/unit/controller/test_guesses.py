@@ -1,4 +1,4 @@
-"""What plans count on of a guess, from counters to the planner."""
+"""The part of a guess that plans count on, from counters to the planner."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ __all__ = ["asked", "stage"]
 
 @pytest.fixture
 def loop(stage, monkeypatch):
-    """One server fills its uplink, the first one of the third rack half of its own."""
+    """A server fills its uplink; the first server of the third rack fills half of its uplink."""
     monitor = stage.controller.rooms.monitor
     source, to = np.array([0, 4]), np.array([1, 3])
     mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps

@@ -1,4 +1,4 @@
-"""What the history is told of conditions that come and go."""
+"""Entries in the history for conditions that come and go."""
 
 from types import SimpleNamespace
 
@@ -18,8 +18,9 @@ FABRIC = small_fabric(racks=4, planes=2)
 
 
 class Away:
-    """Parts of the network that are away, as :class:`apps.controller.reach.Reach` and
-    :class:`apps.controller.missing_devices.MissingDevices` tell them."""
+    """Missing parts of the network, as reported by :class:`apps.controller.reach.Reach` and
+    :class:`apps.controller.missing_devices.MissingDevices`.
+    """
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}

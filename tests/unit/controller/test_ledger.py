@@ -1,4 +1,4 @@
-"""What is promised is in the journal or is not promised; what has happened is written late."""
+"""A promise is written to the journal before it counts; past events are written later."""
 
 import logging
 import threading
@@ -237,7 +237,7 @@ def test_the_history_survives_a_restart(ledger, disk):
 
 
 def asked_for(ledger, disk, how):
-    """A reconfiguration that has got so far when its controller is killed."""
+    """A reconfiguration in this step when its controller is killed."""
     entry = ledger.log.enter("operator")
     ledger.log.write_entered()
     if how == "under way":
@@ -458,7 +458,7 @@ def clock(monkeypatch):
 
 
 def taken(before, *paths):
-    """A state in which these paths have the VLAN-ID that :data:`STANDING` uses."""
+    """A state in which these paths have the VLAN-ID used by :data:`STANDING`."""
     (vlan,) = STANDING.vlans.values()
     return replace(state_of(FABRIC, before, *paths), vlans=dict.fromkeys(paths, vlan))
 
@@ -548,7 +548,7 @@ def test_events_are_told_once_they_are_in_the_store(shared, disk):
 
 
 def writes_of(disk, monkeypatch):
-    """Kinds of what is written from now on, by write."""
+    """Kinds of the records written from now on, by write."""
     writes, write = [], disk.write
 
     def noted(changes):
@@ -561,8 +561,8 @@ def writes_of(disk, monkeypatch):
 
 
 def test_the_end_of_a_change_is_one_write(shared, disk, monkeypatch):
-    """State, reservations in it, circuits' builders, history and events; with SQLite a write takes
-    a moment, with etcd it takes milliseconds of all its members.
+    """State, reservations in it, circuits' builders, history and events; a write takes SQLite a
+    moment, and etcd milliseconds of all members.
     """
     kept = reserve(shared)
     entry = shared.log.enter("operator")
@@ -600,7 +600,7 @@ def test_an_end_that_can_not_be_written_is_told_once_it_can(shared, disk):
 
 
 def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
-    """Circuits that move are told of before anything does."""
+    """Moving circuits are announced before any command."""
     shared.network.foretell(STANDING.topology.circuits, "it moves")
     writes = writes_of(disk, monkeypatch)
     shared.writer.record(INTENDED, {})
@@ -612,7 +612,7 @@ def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
 
 @pytest.fixture
 def led(shared, monkeypatch):
-    """A ledger that tells by itself; a change's own writes always come in time."""
+    """A ledger that publishes events by itself; a change's own writes always come in time."""
     monkeypatch.setattr(event_writer, "_PATIENCE_S", 60.0)
     shared.load()
     yield shared
@@ -621,7 +621,7 @@ def led(shared, monkeypatch):
 
 
 def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch):
-    """A write of its own for every substep would hold up those that the change waits for."""
+    """A separate write for every substep would hold up the writes that the change waits for."""
     writes = writes_of(disk, monkeypatch)
     entry = led.log.enter("operator")
     time.sleep(4 * event_writer._TOGETHER_S)
@@ -660,7 +660,7 @@ def test_a_change_that_writes_nothing_is_told_of_all_the_same(shared, monkeypatc
 
 
 def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypatch):
-    """The teller finds something that waits, and has to wait for that write."""
+    """The event writer finds a waiting event, and has to wait for that write."""
     complain(shared)
     writing = shared.events.writing
 
@@ -679,7 +679,9 @@ def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypa
 
 
 def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
-    """What broke off is told to have failed; without an end, its followers would wait for ever."""
+    """A broken-off change is reported as failed; without an end, its followers would wait for
+    ever.
+    """
     shared.load()
     reserve(shared)
     shared.network.settle(STANDING)

@@ -1,4 +1,6 @@
-"""Changes and paths that outlive others: paused, waiting for hours, refused, let go, lost."""
+"""Changes and paths that outlive other changes: paused, waiting for hours, refused, released,
+lost.
+"""
 
 import threading
 import time
@@ -29,7 +31,7 @@ NOON, NIGHT = 12 * 60, 3 * 60
 
 
 def others(staged, number):
-    """What a day brings: a reconfiguration for each begin and end of a reservation."""
+    """Number of reconfigurations in a day: one for each begin and end of a reservation."""
     for one in range(number):
         entry = staged.ledger.log.enter(f"reservation {one}")
         staged.ledger.log.update(entry.id, state=ReconfigurationState.DONE)
@@ -148,7 +150,7 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
 
 
 class Reserved:
-    """The rooms, with a reservation between r1 and r2 that has its circuit."""
+    """The rooms, with a reservation between r1 and r2 on its circuit."""
 
     def __init__(self):
         self.staged, self.jobs = Staged(before=EMPTY), []
@@ -175,7 +177,9 @@ class Reserved:
             self.staged.stage.do(self.jobs.pop(0)())
 
     def released_while_one_is_away(self):
-        """It is let go while a vswitch that its end takes is away; that one's datapath."""
+        """Release the reservation while a vswitch needed for its end is away; returns the vswitch's
+        datapath.
+        """
         datapath = FABRIC.servers[0].vswitch.datapath_id
         self.network.connected.discard(datapath)
         self.admission.release(self.id)
@@ -183,7 +187,7 @@ class Reserved:
         return datapath
 
     def join_others(self):
-        """A circuit between r3 and r4, asked for in its own right."""
+        """A circuit between r3 and r4, requested for its own sake."""
         standing = self.ledger.network.state.topology
         more = joined(self.ledger.network.state, (2, 3, 0)).topology
         paths = tuple(sorted({*standing.paths, *more.paths}))
@@ -323,7 +327,7 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
 
 
 def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(monkeypatch):
-    """It gave way while a long change was made, and a thousand others have ended since."""
+    """The change gave way during a long change, and a thousand other changes have ended since."""
     reserved = Reserved()
     admission, ledger = reserved.admission, reserved.ledger
     monkeypatch.setattr(reservation_news, "_KEPT_RESERVATIONS", 0)
@@ -402,7 +406,7 @@ def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back
     withdraw = rooms.withdrawals._withdraw
     with suppress(JournalError):
         withdraw([circuit], "carrier lost")
-    ledger.network.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
+    ledger.network.rest_s = lambda *_: 0.05  # as usual, no change is made beside another
     reserved.admission.release(reserved.id)
     reserved.work()
     while rooms.withdrawals.due:

@@ -1,4 +1,4 @@
-"""Two controllers at one switch, which keeps the generation as OpenFlow says."""
+"""Two controllers at one switch, which keeps the generation as specified by OpenFlow."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ V1 = FABRIC.servers[0].vswitch.datapath_id
 
 @pytest.fixture
 def long_looks(monkeypatch):
-    """Whoever looks whether a switch has another master takes long: longer than a busy machine
-    keeps a test waiting."""
+    """A check for another master takes longer than a busy machine delays a test."""
     monkeypatch.setattr(mastership_module, "_LOOK_S", PATIENCE_S)
 
 
@@ -104,7 +103,7 @@ class Term:
 
 
 def test_a_leader_names_its_own_generation_and_an_earlier_one_can_not_come_back(long_looks):
-    """Not even by asking anew, as after a pause; and nobody waits to see whether it counts."""
+    """Not even by another request, as after a pause; and no controller waits for a count."""
     switch = SharedSwitch()
     started = time.monotonic()
     earlier = Term(7)
@@ -132,7 +131,7 @@ def test_a_leader_by_a_new_store_goes_beyond_what_switches_know_of_the_one_befor
 
 
 def test_a_leader_that_leads_no_more_goes_beyond_nobody(caplog):
-    """Also at a switch that it never had: its store refuses it."""
+    """Also at a switch that it never mastered: its store refuses."""
     switch, term = SharedSwitch(), Term(3, leads=False)
     switch.generation = 7
     with commanding(switch, term=term) as (mastership, _):
@@ -142,7 +141,9 @@ def test_a_leader_that_leads_no_more_goes_beyond_nobody(caplog):
 
 
 def test_a_leader_names_one_more_on_each_connection():
-    """What it sent on the one before, and is under way still, can't make that the master's."""
+    """A message on the former connection, still under way, can't make that connection the
+    master's.
+    """
     switch = SharedSwitch()
     with commanding(switch, term=Term(7)) as (first, _):
         first.forget(V1)
@@ -178,7 +179,7 @@ def test_one_that_ended_is_followed_and_takes_nothing_back():
 def test_one_that_was_only_stopped_hears_that_it_is_not_the_master_any_more(caplog):
     switch = SharedSwitch()
     with commanding(switch) as (_, first):
-        switch.generation += 1 << 16  # as somebody else told it
+        switch.generation += 1 << 16  # as reported by another controller
         wait_until(lambda: TAKEN_OVER in caplog.text)
         assert first.generations([V1], 1.0) == {V1: switch.generation}
 
@@ -219,7 +220,7 @@ def test_a_count_that_fails_is_logged_and_the_next_one_follows(monkeypatch, capl
 
 
 def test_a_leader_that_a_switch_says_is_followed_asks_the_store_whether_it_leads(caplog):
-    """Not where the later master is itself, on another connection."""
+    """Not if the later master is the same controller, on another connection."""
     switch, term = SharedSwitch(), Term(7)
     with commanding(switch, term=term) as (first, fleet):
         fleet.watch_rivals(lambda _alarm: None, first.taken_over)

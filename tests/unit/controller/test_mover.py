@@ -1,4 +1,4 @@
-"""What the mover tells of a reconfiguration while it runs: on a simulated network."""
+"""The mover's reports of a reconfiguration under way: on a simulated network."""
 
 import logging
 import random
@@ -41,7 +41,7 @@ EMPTY = NetworkState()
 
 
 class NotingRunner:
-    """Carries out batches, and notes what the ledger says at each of them."""
+    """Carries out batches, and records the ledger's state at each batch."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ def ledger(metrics):
 
 @pytest.fixture
 def moved(caplog, ledger, metrics):
-    """(ledger, runner, metrics) after one reconfiguration."""
+    """(Ledger, runner, metrics) after a reconfiguration."""
     caplog.set_level(logging.DEBUG, "hydra.mover")
     runner = NotingRunner(ledger)
     mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
@@ -133,7 +133,7 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
 
 
 def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
-    """And at none before it: what others send there goes nowhere."""
+    """And at no earlier batch: frames sent there by others would be lost."""
     fabric_state = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
     ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), metrics=metrics)
     ledger.network.settle(fabric_state)
@@ -291,7 +291,7 @@ WIDE = small_fabric(racks=4, planes=3, servers=1)
 
 
 def swapped(metrics, *dark, urgent=False):
-    """(ledger, runner, target) after two pairs got each other's plane, with ``dark`` planes."""
+    """(Ledger, runner, target) after two pairs exchanged planes, with ``dark`` planes."""
 
     def on(plane, other):
         return path_of(WIDE, 0, other, circuit_between(WIDE, 0, other, plane))
@@ -308,7 +308,7 @@ def swapped(metrics, *dark, urgent=False):
 
 
 def without_light(perform, dark):
-    """Batches as performed, but that ports on ``dark`` planes never come up."""
+    """Batches as performed, except that ports on ``dark`` planes never come up."""
 
     def performed(batch, look):
         def of(command, outcome):
@@ -333,7 +333,7 @@ def test_pairs_that_need_each_others_ports_never_leave_the_light(metrics):
 
 
 def test_what_somebody_waits_for_takes_one_course_where_ports_are_needed(metrics):
-    """As a reservation, or a repair."""
+    """A change for a reservation, or a repair."""
     ledger, runner, target = swapped(metrics, urgent=True)
     assert ledger.network.state.topology == target.topology
     assert runner.steps.count("divert") == 1
@@ -350,7 +350,7 @@ def test_a_pair_that_can_not_move_aside_is_diverted_with_the_others(metrics):
 
 
 def test_a_circuit_that_failed_its_probes_does_not_come_up_without_its_path(metrics):
-    """The pair stays on its old path; without a path, nothing would prove the circuit's light."""
+    """The pair stays on its old path; without a path, no probe would prove the circuit's light."""
     before = state_of(WIDE, EMPTY, path_of(WIDE, 0, 1, circuit_between(WIDE, 0, 1, 0)))
     target = state_of(WIDE, before, path_of(WIDE, 0, 1, circuit_between(WIDE, 0, 1, 1)))
     ledger = Ledger(fabric=WIDE, journal=SqliteJournal(":memory:"), metrics=metrics)

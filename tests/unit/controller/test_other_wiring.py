@@ -1,4 +1,4 @@
-"""A ledger that is started again with a configuration that lists things in another order, or less.
+"""A ledger started again with a configuration in another order, or with fewer entries.
 
 The journal is a real file, and the fabrics come from configuration files as operators write them.
 """
@@ -26,7 +26,7 @@ RACKS, PLANES, LINKS = 4, 2, 2
 
 
 def things():
-    """Racks, planes and wirings of two ports each, one entry for each thing."""
+    """Racks, planes and wirings of two ports each, one entry for each."""
     racks = [
         {
             "names": f"r{n}",
@@ -105,7 +105,7 @@ def fabric(tmp_path):
 
 
 def shuffled(folder, seed):
-    """The same fabric, its racks, planes and wirings in another order."""
+    """The same fabric, with racks, planes and wirings in another order."""
     rng = random.Random(seed)
     return fabric_of(folder, *(rng.sample(listed, len(listed)) for listed in things()))
 
@@ -140,7 +140,7 @@ REQUESTS = {
 
 
 def filled(fabric, journal):
-    """Reservations in most states, by name: those of r1 and r3 stand, over r4."""
+    """Reservations in most states, by name: the paths of r1 and r3 stand, over r4."""
     ledger = started(fabric, journal)
     relayed = path_of(
         fabric,
@@ -167,7 +167,7 @@ def filled(fabric, journal):
 
 
 def described(ledger, fabric):
-    """All that reservations and the state say of the network, without positions."""
+    """All facts about the network in reservations and state, without positions."""
     return [
         (
             one.id,
@@ -227,7 +227,7 @@ def test_everything_means_the_same_ports_in_another_order(fabric, tmp_path, jour
 
 
 def test_what_is_gone_has_failed_for_good_and_everybody_is_told(fabric, tmp_path, journal, caplog):
-    """r4 is taken out of the configuration."""
+    """The configuration without r4."""
     _, ids = filled(fabric, journal)
     racks, planes, wiring = things()
     smaller = fabric_of(tmp_path, racks[:3], planes, [w for w in wiring if w["racks"] != "r4"])

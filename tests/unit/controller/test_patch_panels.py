@@ -1,4 +1,4 @@
-"""Patch panels in the controller's hands: asked, not waited for, and gone on with when done."""
+"""Patch panels under the controller: tasks are given without a wait, and continued once done."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DONE, FAILED, PENDING = TaskState.DONE, TaskState.FAILED, TaskState.PENDING
 
 @pytest.fixture
 def fabric(tmp_path):
-    """The demo's, with a patch panel for p1."""
+    """The demo's fabric, with a patch panel for p1."""
     document = yaml.safe_load(DEMO.read_text())
     (plane,) = document["planes"]
     panel = {"driver": "manual", "address": "panel: shelf 1"}
@@ -57,7 +57,7 @@ def people(fabric, devices):
 
 
 def carry_out(fabric, devices, current, target):
-    """A change on a simulated network, except for what it wants of the panel."""
+    """A change on a simulated network, except for its requests to the panel."""
     network = Scripted(fabric, current)
 
     def move(command, true):
@@ -85,12 +85,12 @@ def carry_out(fabric, devices, current, target):
 
 
 def test_a_change_is_asked_for_and_not_waited_for(devices):
-    for _ in range(2):  # the same again is the same task
+    for _ in range(2):  # a repetition gives the same task
         with pytest.raises(AwaitsPeople, match="p1: task 1 waits for a person"):
             devices.change_mirrors(PANEL, [], [PAIR])
     assert devices.plane_problem(PANEL) is None, "a panel that waits for its person is in order"
     with pytest.raises(AwaitsPeople, match="task 1"):
-        devices.change_mirrors(PANEL, [], [CrossConnect(2, 18)])  # its port is in their hands
+        devices.change_mirrors(PANEL, [], [CrossConnect(2, 18)])  # its port is in people's hands
     (task,) = devices.tasks(PANEL)
     assert (task.state, task.connect) == (PENDING, (PAIR,))
     assert devices.settle_task(PANEL, task.id, DONE, "").state is DONE
@@ -188,6 +188,6 @@ def test_a_wish_is_fulfilled_where_it_fits_beside_what_stands(fabric, most):
     found = planning.joined(state, {standing, second, free, taken}, ())
     expected = {standing, free, *([second] if most > 1 else [])}
     assert set(found.topology.paths) == expected
-    planning.diff(state, found)  # and it is sound
+    planning.diff(state, found)  # and the journal is sound
     assert planning.joined(state, {free}, {free.circuits[0].a}) == state
     assert planning.joined(state, {standing, taken}, ()) == state

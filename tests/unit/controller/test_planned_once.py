@@ -1,4 +1,6 @@
-"""A caller is told a plan; its job carries that out, or another where something has changed."""
+"""A caller gets a plan; its job carries out the same plan, or another one after a change of the
+network.
+"""
 
 import numpy as np
 import pytest
@@ -57,7 +59,7 @@ def wanted():
 
 
 def carried_out(stage, meanwhile=lambda: None):
-    """The reconfiguration that was asked for, after its job; ``meanwhile`` comes before that."""
+    """The requested reconfiguration, after its job; ``meanwhile`` runs before the job."""
     conductor = stage.controller.rooms.conductor
     told = stage.controller.desk.reconfigure(wanted(), "test")
     meanwhile()

@@ -1,4 +1,4 @@
-"""What vswitches are told for reservations, and what comes of their counters."""
+"""Changes of vswitches for reservations, and the use of their counters."""
 
 import random
 import struct
@@ -51,7 +51,7 @@ class Meter:
 
 @dataclass
 class Vswitch:
-    """As far as meters go, and their rules: answers at once, like Open vSwitch."""
+    """A switch for meters and their rules: answers at once, like Open vSwitch."""
 
     fleet: Fleet
     name: str
@@ -62,7 +62,7 @@ class Vswitch:
     log: list[str] = field(default_factory=list)
     address: str = "192.0.2.1:40000"
     refilled_kbit: int = 0
-    """Sum of the bursts of meters that were changed."""
+    """Sum of the bursts of changed meters."""
     at: int | None = None
 
     @property
@@ -146,7 +146,7 @@ def clock():
 
 @pytest.fixture
 def policing(fleet, vswitches, clock):
-    timeout_s = 1.0  # timed: of vswitches that do not answer
+    timeout_s = 1.0  # timed: of silent vswitches
     return Policing(fabric=FABRIC, fleet=fleet, timeout_s=timeout_s, clock=clock)
 
 
@@ -155,7 +155,7 @@ def mbps(vswitch):
 
 
 def a_second(policing, clock, traffic=lambda: None):
-    """One turn of the pacer, in which ``traffic()`` happens."""
+    """A turn of the pacer, in which ``traffic()`` happens."""
 
     def pause():
         clock.now += 1.0
@@ -248,7 +248,7 @@ def test_one_that_has_lost_its_meters_has_to_be_synchronised(policing, vswitches
 
 
 def test_numbers_of_meters_are_used_again(policing, vswitches):
-    """A switch has a few dozen to a few thousand of them."""
+    """A switch has a few dozen to a few thousand meters."""
     ends = [("h11", "h21"), ("h12", "h22"), ("h11", "h22"), ("h12", "h21")]
     most = 0
     for turn in range(40):
@@ -260,7 +260,7 @@ def test_numbers_of_meters_are_used_again(policing, vswitches):
 def test_a_meter_with_another_rate_than_it_was_given_is_told_again(
     policing, vswitches, clock, caplog
 ):
-    """Somebody has changed it, or its switch has not done what it confirmed."""
+    """A third party has changed the meter, or its switch has not carried out a confirmed change."""
     one = reserved("h11", "h21", 30.0)
     hold(policing, one)
     given = mbps(vswitches["h12"])
@@ -276,7 +276,7 @@ def test_a_meter_with_another_rate_than_it_was_given_is_told_again(
 
 
 def test_a_switch_that_rounds_rates_is_not_told_again_and_again(policing, vswitches, clock):
-    """Each change of a meter fills its bucket anew."""
+    """Each change of a meter refills its bucket."""
     one = reserved("h11", "h21", 30.0)
     hold(policing, one)
     told = 0
@@ -341,7 +341,7 @@ def test_what_one_second_shows_is_given_out_in_the_next(policing, vswitches, clo
 
 
 def restless(vswitches, chance):
-    """Senders that send now much and now little, and are held back or not."""
+    """Senders whose rates vary, with and without a limit by meters."""
     for name in ("h11", "h12"):
         for meter in vswitches[name].meters.values():
             meter.bytes_in += chance.randrange(10_000_000)
@@ -349,7 +349,9 @@ def restless(vswitches, chance):
 
 
 def test_a_circuit_bears_what_changes_of_its_meters_let_pass_again(policing, vswitches, clock):
-    """Each change fills a bucket: each second's would let pass 3 % more than the rates say."""
+    """Each change refills a bucket: a change every second would let 3 % more pass than the
+    rates.
+    """
     hold(policing, reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b"))
     for name in ("h11", "h12"):
         vswitches[name].refilled_kbit = 0
@@ -364,7 +366,7 @@ def test_a_circuit_bears_what_changes_of_its_meters_let_pass_again(policing, vsw
 
 
 def test_what_holds_is_told_at_once_and_paid_for_later(policing, vswitches, clock):
-    """A reservation that comes can't wait; what is left is shared out anew once that is borne."""
+    """A new reservation can't wait; the rest is shared out anew once the burst has been borne."""
     told = [reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")]
     hold(policing, told[0])
     for _ in range(5):
@@ -399,7 +401,7 @@ def test_whose_meters_dropped_in_the_last_second(policing, vswitches, clock):
 
 @pytest.mark.parametrize("how", ["made anew", "told again"])
 def test_counts_that_began_anew_between_two_readings_are_no_rates(policing, vswitches, clock, how):
-    """Also where the new count is higher than the old one already."""
+    """Even if the new count is already higher than the old count."""
     told = [reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")]
     hold(policing, *told)
     h12 = vswitches["h12"]
@@ -446,7 +448,7 @@ def test_those_that_get_less_are_told_first(policing, vswitches, clock):
 
 
 def delivery_cookies(policing, name):
-    """Of the rules that count at a server."""
+    """Counters of the rules at a server."""
     kinds = {rule.kind: rule.cookie for rule in policing.rules_for(SERVERS[name])}
     return [value for kind, value in kinds.items() if kind.name.startswith("DELIVERED")]
 
@@ -577,7 +579,7 @@ def test_meters_that_take_long_to_read_are_read_less_often(policing, vswitches, 
 
     def slow(*args):
         worked.now += 0.2
-        clock.now += 5.0  # somebody did not answer: no work
+        clock.now += 5.0  # a vswitch did not answer: no work
         return own(*args)
 
     monkeypatch.setattr(policing._fleet, "meter_counters", slow)

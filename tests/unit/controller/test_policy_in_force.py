@@ -1,4 +1,4 @@
-"""Every key that a reload applies, through a reload of a controller, to where it takes effect.
+"""Every key that a reload applies, from a reload of a controller to its effect.
 
 The controller is the shipped one, with all of its rooms; the simulated network stands in for
 devices and switches.
@@ -98,19 +98,19 @@ class Stage:
         return self.network.perform(batch, lambda _command: None)
 
     def move(self, target):
-        """Reconfigure; the steps that this took."""
+        """Reconfigure; returns the steps of the change."""
         rooms = self.controller.rooms
         self.batches.clear()
         rooms.auditor._mover.move(rooms.ledger.log.enter("test"), target)
         return [batch.step for batch in self.batches]
 
     def diverts(self):
-        """Whether a pair whose new circuit needs free ports alone is diverted all the same."""
+        """True if a pair is diverted although its new circuit needs only free ports."""
         self.move(JOINED)
         return "divert" in self.move(ELSEWHERE)
 
     def rests(self):
-        """Whether a path waits for the VLAN-ID that another one has just lost."""
+        """True if a path waits for the VLAN-ID that another path has just lost."""
         self.move(JOINED)
         self.move(EMPTY)
         (path,) = OTHERWISE.topology.paths
@@ -122,7 +122,7 @@ class Stage:
         return NetworkNow(state=JOINED, outage_s=0.1, age_s=lambda _circuit: 1.0, way=all_at_once)
 
     def verdict(self):
-        """Of a change that takes a circuit away."""
+        """Duration for a change that takes a circuit down."""
         standing = self.standing()
         nothing = frozenset()
         change = PlannedChange(
@@ -139,7 +139,7 @@ class Stage:
         return report.verdict
 
     def plans_around_young(self):
-        """Whether a change that is to pay is planned around a circuit that stands for 1 s."""
+        """True if a change that should pay is planned around a circuit that has stood for 1 s."""
         standing, pinned = self.standing(), []
 
         def propose(_state, _request, _demand, pins, _blocked):
@@ -160,7 +160,9 @@ class Stage:
         return tuple(pinned) == JOINED.topology.paths
 
     def foretell(self, *demands_mbps, every_s=1.0):
-        """What is foretold of one pair after these demands; its last and what comes by default."""
+        """The prediction for a pair after these demands; the last demand and the default
+        prediction.
+        """
         forecast = self.controller.rooms.monitor._forecast
         for number, mbps in enumerate(demands_mbps or (30.0, 20.0)):
             forecast.see(np.full((RACKS, RACKS), mbps), number * every_s)
@@ -168,7 +170,7 @@ class Stage:
         return None if predicted is None else float(predicted[0, 1])
 
     def seasonal(self):
-        """As foretold after 20 s of 10 Mb/s and of 50, twice."""
+        """Prediction after 20 s of 10 Mb/s and 20 s of 50 Mb/s, twice."""
         policy = replace(self.controller.rooms.policy.now, prediction=Prediction.SEASONAL)
         self.controller.rooms.policy.now = replace(policy, gain_horizon_s=10.0)
         return self.foretell(*([10.0] * 20 + [50.0] * 20) * 2)
@@ -204,14 +206,14 @@ class Stage:
         return key in table
 
     def after_silence(self):
-        """What is closed after a path was to go whose vswitch had fallen silent."""
+        """Closed servers after a path was to go whose vswitch had fallen silent."""
         self.move(JOINED)
         self.network.connected.discard(FIRST.vswitch.datapath_id)
         self.move(EMPTY)
         return set(self.network.closed)
 
     def checks_sources(self):
-        """What the switches that are ready hold, and whether all of them are."""
+        """The tables of ready switches, and whether all switches are ready."""
         kinds = {rule.kind for table in self.network.tables.values() for rule in table.values()} & {
             RuleKind.PORT_OWN,
             RuleKind.PORT_ANY,
@@ -219,8 +221,8 @@ class Stage:
         return kinds, self.controller.rooms.courses.switches.all_ready
 
     def beyond_room(self):
-        """Racks where a change diverts more than nine tenths of their electrical rate has room for;
-        None: it is refused.
+        """Racks at which a change diverts more than nine tenths of their electrical room; None:
+        refused.
         """
         staging, planning = (
             self.controller.rooms.loop._staging,
@@ -240,7 +242,7 @@ class Stage:
         return {rack for one in staging.foresee(plan, sent_mbps) for rack in one.beyond}
 
     def waits_for_hours(self):
-        """Whether a change that there is no room for waits at ten in the morning."""
+        """True if a change without room waits at ten in the morning."""
         policy, staging = self.controller.rooms.policy, self.controller.rooms.loop._staging
         policy.now = replace(policy.now, beyond_room=Beyond.AT_HOURS)
         staging.headroom._minute_of_day = lambda: 600
@@ -248,7 +250,7 @@ class Stage:
         return any(change.phase is StagePhase.AWAITS_HOURS for change in staging.agenda)
 
     def plans_anew(self):
-        """Whether demand that has trebled has a change in stages planned anew."""
+        """True if trebled demand makes the planner plan a change in stages anew."""
         staging = self.controller.rooms.loop._staging
         one, three = np.full((2, RACKS, RACKS), 1000.0) * [[[1]], [[3]]]
         asker = Asker(lambda: one, lambda: None, three.copy, False, lambda *_: None)
@@ -264,7 +266,7 @@ class Stage:
         return True
 
     def wanted_mbps(self):
-        """By a server that fills its electrical uplink."""
+        """Estimate for a server that fills its electrical uplink."""
         one, mbps = np.array([0]), np.array([FABRIC.electrical_rate_mbps])
         self.controller.rooms.monitor.poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
         return self.controller.desk.demand().estimated_mbps[0, 1]
@@ -322,7 +324,7 @@ EFFECTS = {
         True,
     ),
 }
-"""By key: another value, what shows it, and what that shows before and after."""
+"""By key: another value, the function that shows the effect, and its results before and after."""
 
 
 @pytest.fixture

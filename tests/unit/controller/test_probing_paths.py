@@ -1,4 +1,4 @@
-"""Probes of a new path: repeated soon, and heard however late."""
+"""Probes of a new path: repeated soon, and accepted late."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ in_time = pytest.mark.quiet("tells parts of a time-out from each other")
 
 
 class Network:
-    """Two servers' vswitches: a probe sent by one is given to the other by ``carry``."""
+    """Two servers' vswitches: ``carry`` hands each vswitch's probes to the other vswitch."""
 
     def __init__(self, carry):
         self.fleet = Fleet(FABRIC, post=lambda function: function())
@@ -131,7 +131,7 @@ def test_a_probe_that_is_late_counts():
 
 
 def test_probes_that_come_later_than_their_time_count_if_the_switches_are_late_as_a_whole():
-    """They tell of the probes before they answer what they were asked afterwards."""
+    """The switches report probes before they answer later barriers."""
     waiting = []
     network = Network(lambda network, _from, _n, frame: waiting.append(frame))
 
@@ -168,7 +168,7 @@ def test_a_direction_that_is_dead_is_named_and_the_other_one_not_probed_again():
 
 
 def test_a_path_that_passes_small_frames_alone_is_no_path():
-    """Ping gets through, and nothing that carries much."""
+    """Pings get through, and no large frame does."""
     sizes = set()
 
     def small_alone(network, _from, _attempt, frame):
@@ -220,7 +220,9 @@ def test_a_marker_that_was_repeated_is_waited_for_as_often():
 
 @in_time
 def test_a_marker_behind_a_long_queue_is_not_repeated_for_ever():
-    """Each takes longer than the pause before its repetition: the first to come ends them."""
+    """Each marker takes longer than the pause before its repetition: the first to arrive ends
+    both.
+    """
     sent = []
 
     def behind(network, _from, attempt, frame):

@@ -38,7 +38,7 @@ OTHER = protected("b", "r3", "r4", THIRD, FOURTH)
 @pytest.fixture
 def policing():
     fleet = Fleet(FABRIC, post=lambda function: function())
-    return Policing(fabric=FABRIC, fleet=fleet, timeout_s=1.0)  # timed: nobody is connected
+    return Policing(fabric=FABRIC, fleet=fleet, timeout_s=1.0)  # timed: no switch is connected
 
 
 def hold(policing, *reservations, vacated=frozenset()):

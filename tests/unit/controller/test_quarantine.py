@@ -89,7 +89,7 @@ def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
 
 
 def test_a_port_of_two_circuits_that_passed_is_freed_once(clock, journal):
-    """One-way circuits: one sends from the port, another one ends at it."""
+    """One-way circuits: a circuit begins at the port, another circuit ends there."""
     quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")
     clock.now_s += 60

@@ -1,4 +1,6 @@
-"""Who has read ahead goes on as one that has not, and has less to read: by a journal in etcd."""
+"""A ledger with read-ahead behaves like a ledger without, and has less to read: with a journal in
+etcd.
+"""
 
 import random
 import time
@@ -45,7 +47,7 @@ def noting(reads, name, read):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """Kinds of the records that are read, as the ledger's objects."""
+    """Kinds of the read records, as the ledger's objects."""
     reads = []
     for name in ("read_event", "read_reservation"):
         monkeypatch.setattr(room, name, noting(reads, name, getattr(room, name)))
@@ -53,7 +55,7 @@ def reads(monkeypatch):
 
 
 def act(ledger, rng):
-    """What a customer does, or the clock."""
+    """Actions of a customer, or of the clock."""
     known = [one.id for one in ledger.bookings.all()]
     with suppress(AdmissionError, LifecycleError):
         match rng.randrange(5):
@@ -81,7 +83,7 @@ def act(ledger, rng):
 
 
 def told(ledger):
-    """All that others see of it."""
+    """All parts of the ledger that other rooms see."""
     with ledger.bookings.trial():
         path = ledger.bookings.add(ReservationRequest("h21", "r3", 1.0), LIMITS).booked
     pins = ledger.bookings.pins()
@@ -91,7 +93,7 @@ def told(ledger):
         "reservations": ledger.bookings.all(),
         "active": set(
             ledger.bookings.active()
-        ),  # in the order in which they became so, for who leads, too
+        ),  # in the order in which they became so, also for the leader
         "pins": {replace(one, reservations=tuple(sorted(one.reservations))) for one in pins},
         "due": ledger.bookings.due(),
         "usage": ledger.bookings.usage("tina"),
@@ -102,7 +104,7 @@ def told(ledger):
 
 
 def loaded_plainly(settings):
-    """A ledger from the same records, in a file of its own."""
+    """A ledger from the same records, in a separate file."""
     journal = SqliteJournal(":memory:")
     with closing(EtcdJournal(settings, read_only=True)) as etcd:
         journal.write([one for kind in Kind for one in etcd.changes(kind)])
@@ -189,7 +191,7 @@ def test_the_book_is_in_the_order_of_the_records_whatever_comes_back():
 
 
 def test_a_record_that_can_not_be_read_is_told_of_when_it_is_loaded():
-    """And what was read before it is read again: nothing rests on a book that is half made."""
+    """And earlier reads are repeated: no result depends on a half-made book."""
     good, bad = records_of(State.ACTIVE)[0], {"id": "bad"}
     book = ReadBook(FABRIC)
     book.of([good])
@@ -200,7 +202,9 @@ def test_a_record_that_can_not_be_read_is_told_of_when_it_is_loaded():
 
 
 def test_one_that_has_failed_since_it_was_written_is_read_when_it_is_loaded():
-    """It has failed by then, not when somebody looked: a start may be days later."""
+    """The reservation failed at that time, not at the time of the read: a start may be days
+    later.
+    """
     (record,) = records_of(State.ACTIVE)
     record = {**record, "src_rack": "gone"}
     book = ReadBook(FABRIC)

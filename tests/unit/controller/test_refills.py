@@ -1,4 +1,4 @@
-"""When meters may be changed, and by how much, such that no circuit gets more than it carries."""
+"""When meters may be changed, and by how much, so that no circuit gets more than it carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGHUP and POST /v1/reload on a controller that runs."""
+"""SIGHUP and POST /v1/reload on a running controller."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def reload(controller):
 
 
 def value_of(key, policy):
-    """The value of a key, and how it can be changed."""
+    """The value of a key, and the ways to change the value."""
     (found,) = (one for one in policy["values"] if one["key"] == key)
     return {name: found[name] for name in ("key", "value", "at_once", "by_request")}
 

@@ -1,4 +1,4 @@
-"""Reconfigurations that are asked for while another makes what slow switches were left out of."""
+"""Reconfigurations requested while another change makes up for skipped slow switches."""
 
 import random
 from collections import Counter
@@ -26,7 +26,7 @@ SLOW = FABRIC.servers[0].vswitch.datapath_id
 """Of r1."""
 DONE = ["queued", "diverting", "draining", "moving", "gating", "activating", "done"]
 IN_ITS_TURN = ["queued", *(one for one in DONE if one != "draining")]
-"""Told once more when its turn has come; what is left takes no path away."""
+"""Planned once more in its turn; the rest takes no path away."""
 
 
 @dataclass
@@ -36,13 +36,13 @@ class Decided:
 
 
 class Asked(Staged):
-    """A change from plane to plane, which a slow switch was left out of, and what made up for it.
+    """A change from plane to plane that skipped a slow switch, and the change that makes up for it.
 
-    Whatever is put into :attr:`before` is called before that step of the latter.
+    Functions in :attr:`before` are called before that step of the second change.
     """
 
     def __init__(self, *more):
-        """``more`` paths that stand."""
+        """State with ``more`` paths."""
         self.standing = {HERE, THERE, ELSEWHERE, *more}
         before = state_of(FABRIC, NetworkState(), *self.standing)
         super().__init__(before=before, fabric=FABRIC)
@@ -60,7 +60,7 @@ class Asked(Staged):
         self.before, self.amid = {}, {}
         self.states = {}
         self.late = {SLOW}
-        """Switches that are late for whoever hurries."""
+        """Switches that are late for changes that hurry."""
         self._tell = self.ledger.log._report_progress
         self.ledger.log._report_progress = self._receive
         perform = self.stage.network.perform
@@ -109,7 +109,7 @@ class Asked(Staged):
         return SimpleNamespace(plan=self.plan_to(with_paths(state, gone, come)), verdict=verdict)
 
     def ask(self, gone, come, *, pays=True, by_worth=False):
-        """Ask for these paths in place of those; the reconfiguration's id."""
+        """Request these paths in place of those; returns the reconfiguration's id."""
         request = PlanRequest(np.ones((7, 7)), only_if_it_pays=by_worth)
         self.kept = [*getattr(self, "kept", ()), request]
         self.goals[id(request)] = gone or (), come, pays
@@ -119,7 +119,9 @@ class Asked(Staged):
         return number
 
     def left_out(self):
-        """Have the first change made, but for the slow switch; the id of what makes up for it."""
+        """Make the first change, except for the slow switch; returns the id of the second
+        change.
+        """
         gone, come = (HERE, THERE), (path(0, 1, 1), path(2, 3, 1))
         self.begin(with_paths(self.ledger.network.state, gone, come))
         rest = self.ledger.log.reconfigurations()[0]
@@ -144,8 +146,8 @@ class Asked(Staged):
 
 
 def asked_before(step, *wanted, **named):
-    """One of which something else was asked for before a step of what makes up for slow switches;
-    what is under way as that is over.
+    """A change during which another one was requested, before a step of the second change; the
+    changes under way at its end.
     """
     asked = Asked()
     rest = asked.left_out()
@@ -160,7 +162,7 @@ def asked_before(step, *wanted, **named):
 
 
 OTHERS = ((ELSEWHERE,), (path(4, 5, 1),))
-"""Of racks that no slow switch is in."""
+"""Of racks without a slow switch."""
 
 
 @pytest.mark.parametrize("step", ["drain", "untag", "move", "probe"])
@@ -178,7 +180,7 @@ def test_it_is_made_beside_what_does_not_concern_it(step):
 
 
 def waiting(asked, let_in):
-    """What was let in while the other waits for switches to activate, and how far that got."""
+    """The change that began while the other waits for switches to activate, and its progress."""
     seen = []
 
     def amid():
@@ -269,7 +271,7 @@ def test_a_later_one_comes_in_beside_what_was_made_in_part():
 
 
 def test_of_two_that_want_the_same_the_later_one_has_it():
-    """What is left of the earlier one leaves it that, and so has nothing to do."""
+    """The rest of the earlier change leaves the pair alone, and so has nothing to do."""
     again = ((path(0, 2, 2), path(4, 5, 1)), (path(0, 5, 2), path(4, 6, 1)))
     asked, (first, second, *states) = asked_before("move", PARTLY, again)
     assert states == [ReconfigurationState.QUEUED] * 2
@@ -280,7 +282,7 @@ def test_of_two_that_want_the_same_the_later_one_has_it():
 
 
 def test_what_a_later_one_has_made_stays_with_it():
-    """The earlier one would take it, as it is planned anew."""
+    """The earlier change would take the pair, as it is planned anew."""
     asked = Asked()
     asked.left_out()
     later = ((path(4, 5, 1),), (path(4, 6, 1),))
@@ -357,7 +359,7 @@ def test_one_that_can_not_be_planned_is_refused_once():
 
 
 def test_there_is_room_for_what_both_divert():
-    """What the other has diverted counts: without it there would be room."""
+    """Traffic diverted by the other change counts: without it there would be room."""
     asked = Asked()
     asked.left_out()
     room_mbps = float(asked.staging.headroom.electrical_mbps[1])
@@ -419,7 +421,7 @@ def test_none_comes_in_beside_a_change_that_waits_for_nobody():
 
 
 class Drawn(Asked):
-    """Goals drawn at random; whatever anybody sends arrives, after each change of the network."""
+    """Random goals; all traffic arrives, after each change of the network."""
 
     def __init__(self, rng):
         super().__init__()
@@ -427,7 +429,7 @@ class Drawn(Asked):
         network = self.stage.network
         network.rng.seed(rng.random())
         self.wanted = []
-        """Topologies asked for, with the pairs that each was to move."""
+        """Requested topologies, with the pairs that each should move."""
         self.made_beside = []
         mover = self.rooms.mover
         moving_beside, self.waits = mover._room.moving_beside, False
@@ -457,7 +459,7 @@ class Drawn(Asked):
         return SimpleNamespace(plan=self.plan_to(self.goals[id(request)]), verdict=verdict)
 
     def draw(self):
-        """A state in which no pair has several paths, and none has many hops."""
+        """A state in which no pair has several paths, and no path has many hops."""
         state = self.ledger.network.state
         drawn = random_topology(FABRIC, state.topology, self.rng)
         paths = {pair_of(one): one for one in drawn.paths if one.hops <= 2}

@@ -1,6 +1,6 @@
 """While a plan takes seconds, REST and OpenFlow answer at once: a real controller, without devices.
 
-The planner is stopped with SIGSTOP, so that its plan takes as long as the test wants.
+SIGSTOP stops the planner, so that its plan takes as long as the test wants.
 """
 
 import os
@@ -92,7 +92,7 @@ def controller(tmp_path) -> Iterator[Controller]:
 
 
 class Switch:
-    """Says hello and then asks for echoes, as a switch does that wants to know who lives."""
+    """A switch that says hello and then sends echo requests, to check the controller."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=PATIENCE_S)
@@ -140,7 +140,7 @@ def test_nobody_waits_for_a_plan(controller):
     for thread in threads:
         thread.start()
     echoes_s, answers_s = [], []
-    end_s = time.monotonic() + SLOW_S  # timed: the plan takes so long
+    end_s = time.monotonic() + SLOW_S  # timed: duration of the plan
     while time.monotonic() < end_s:
         echoes_s.append(switch.echo_s(len(echoes_s) + 2))
         for path in ("/healthz", "/v1/topology", "/v1/demand", "/v1/reservations"):
@@ -167,7 +167,7 @@ def test_a_planner_that_is_killed_is_replaced_and_ends_with_the_controller(contr
     wait_until(lambda: planner_of(controller.process.pid) not in (None, first))
     assert controller.plan().status_code == 200
     second = planner_of(controller.process.pid)
-    # As Ctrl-C in a terminal: to everybody in the group.
+    # As Ctrl-C in a terminal: to all processes of the group.
     os.killpg(controller.process.pid, signal.SIGINT)
     assert controller.process.wait(PATIENCE_S) == 0
     assert gone(second)

@@ -1,11 +1,12 @@
-"""The controller's rooms on the simulated network, whatever people and failures do, and when.
+"""The controller's rooms on the simulated network, with random actions and failures at random
+times.
 
 Requests, releases, changes in stages, losses, ports set aside, a full journal and faults of devices
-come in any order, also between the steps of changes under way, of which the shipped queue and
-scheduler say which begins and goes on when. Once all is quiet, nothing is stuck,
-nothing stands that nobody wants, and the devices are as the ledger says.
+come in any order, also between the steps of changes under way. The shipped queue and scheduler
+decide which change begins or continues. In the end, no work is stuck, no unwanted path stands, and
+the devices agree with the ledger.
 
-``HYDRA_SIMULATION_SEED=7`` plays one seed, ``HYDRA_SIMULATION_RUNS=3000`` that many.
+``HYDRA_SIMULATION_SEED=7`` plays a single seed, ``HYDRA_SIMULATION_RUNS=3000`` that many seeds.
 """
 
 import random
@@ -42,15 +43,17 @@ pytestmark = pytest.mark.takes(20)
 _RUNS = 20
 _TURNS = 40
 _DEEPEST = 2
-"""Events between the steps of a change that is itself made between those of another."""
+"""Number of events between the steps of a change that is itself made between the steps of another
+change.
+"""
 _BETWEEN = 0.15
 """Chance of an event between two steps."""
 _MOST_BETWEEN = 5
-"""Events between the steps of one turn's changes."""
+"""Number of events between the steps of one turn's changes."""
 _PAUSES_S = 0.0, 0.002, 0.01, 0.05
 """Time that passes before an event."""
 _QUIET = 6
-"""Turns in which nothing was done, after which all is quiet."""
+"""Number of turns without work after which all is quiet."""
 _PATIENCE_S = PATIENCE_S
 _WHAT = {
     "reserve": 5,
@@ -65,11 +68,11 @@ _WHAT = {
     "resume": 2,
     "traffic": 1,
 }
-"""Events, and how often each comes."""
+"""Events, with their frequencies."""
 
 
 class _Clock:
-    """Time passes between events and turns only, so that a seed always plays the same."""
+    """Time passes between events and turns only, so that a seed always plays the same events."""
 
     def __init__(self, patch):
         self.passed_s = 0.0
@@ -79,7 +82,7 @@ class _Clock:
         patch.setattr(time, "sleep", self.pass_)
 
     def _now_s(self):
-        self.passed_s += 1e-6  # who waits by looking at the clock comes to an end
+        self.passed_s += 1e-6  # loops that wait by the clock come to an end
         return self.passed_s
 
     def pass_(self, seconds):
@@ -98,7 +101,7 @@ class _World:
         self.sent_mbps = np.zeros((len(FABRIC.racks),) * 2)
         self.events = dict(_WHAT)
         self.asked_for = set()
-        """Pairs that some operator's demand has named."""
+        """Pairs named in an operator's demand."""
         if rng.random() < 0.5:
             self.events["fill_journal"] = 1
         if rng.random() < 0.5:
@@ -106,7 +109,7 @@ class _World:
         self._put_together(rooms)
 
     def _put_together(self, rooms):
-        """What a start would do, and time that always is up."""
+        """The work of a start, and duties that are always due."""
         self.staged.policy(on_drift=OnDrift.MEND)
         self.staged.staging._put = self.staged.staging.progress._put = rooms.conductor.put
         rooms.courses.recovery.done = rooms.upkeep.in_command = True
@@ -147,7 +150,7 @@ class _World:
         return self.sent_mbps.copy()
 
     def _do(self, job):
-        """As the conductor does a job; what is no refusal is a defect."""
+        """As the conductor does a job; any error except a refusal is a defect."""
         with suppress(HydraError):
             work = job()
             if isinstance(work, Coroutine):
@@ -210,7 +213,7 @@ class _World:
             ),
             rng.choice([5.0, 20.0, 60.0, 90.0, 150.0]),
             duration_s=rng.choice([None, None, 0.05, 0.3]),
-            # timed: a moment that has passed is refused, which is another way to go on
+            # timed: a past moment is refused, which is a valid outcome
             start_unix_s=rng.choice([None, None, None, time.time() + 0.1]),
             priority=rng.choice([0, 0, 0, 2]),
             service=rng.choice(services),
@@ -280,7 +283,7 @@ class _World:
     # -- turns of the conductor --------------------------------------------------------------------
 
     def turn(self):
-        """Duties, and the next job, urgent or not; False if there was none."""
+        """Duties, and the next job, urgent or not; False without any."""
         self.between = 0
         for datapath in sorted(set(self.network.names) - self.network.connected):
             if self.quiet or self.rng.random() < 0.5:
@@ -303,7 +306,7 @@ class _World:
             raise Violation("; ".join(found))
 
     def _come_to_rest(self):
-        """Nothing fails any more, and whatever waits is done."""
+        """No more failures; all waiting work is done."""
         rooms, staging = self.rooms, self.staged.staging
         self.quiet, self.full = True, False
         self.network.faults = Faults()
@@ -324,7 +327,7 @@ class _World:
                 change.late_until_s = 0.0
             idle = 0 if self.turn() or len(staging.agenda) else idle + 1
             time.sleep(0.002)
-        # An order may have been carried out long after its device was read.
+        # A command may have been carried out long after the last read of its device.
         self.staged.stage.controller._audit()
         for _ in range(_QUIET):
             self.turn()
@@ -343,7 +346,7 @@ class _World:
         for entry in ledger.log.reconfigurations():
             if not entry.is_over and entry.id not in changes:
                 yield f"{entry.id}, asked for by {entry.trigger}, is {entry.state.value} for good"
-        # A pair whose reservation has failed with its circuit is given another one, like any other.
+        # A pair whose reservation has failed with its circuit gets another circuit, like any pair.
         failed = {
             one.pair
             for one in ledger.bookings.all()
@@ -376,8 +379,8 @@ class _World:
                 yield f"{what}: {left}"
 
     def _is_rest_of_a_path(self, circuit):
-        """True if the change that brought the circuit failed at another circuit."""
-        for entry in self.rooms.ledger.log.reconfigurations():  # the newest first
+        """True if the change that set up the circuit failed at another circuit."""
+        for entry in self.rooms.ledger.log.reconfigurations():  # newest first
             failed = {one.circuit for one in entry.failures}
             if circuit in failed or circuit in entry.connected:
                 return bool(failed) and circuit not in failed
@@ -385,12 +388,12 @@ class _World:
 
 
 def _itself(room):
-    """A room whose coroutines the scheduler is to carry out, not the caller."""
+    """A room whose coroutines are carried out by the scheduler, not by the caller."""
     return room.__dict__.get("_room", room)
 
 
 def _whenever(planned):
-    """A planner's answer, however urgent."""
+    """A planner's answer, for any urgency."""
 
     def answer(*of, urgent):
         del urgent

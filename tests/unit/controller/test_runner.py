@@ -1,4 +1,4 @@
-"""Commands whose device or switch does not do them: what the runner hands back, and what counts."""
+"""Commands that devices or switches do not carry out: the runner's outcomes, and the counters."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_each_switch_that_does_not_take_its_rules_counts(runner, metrics):
 
 
 class Jobs(list):
-    """Jobs in turn, done when asked for."""
+    """Jobs in turn, done on request."""
 
     def __init__(self):
         super().__init__()
@@ -160,7 +160,7 @@ def test_a_course_beside_others_goes_on_as_a_job_once_it_is_answered(runner):
     answers.set()
 
     def course():
-        (outcome,) = yield LOOK  # nothing comes in between here
+        (outcome,) = yield LOOK  # no other job comes in between here
         seen.append(outcome.value)
         answers.clear()
         (outcome,) = yield replace(LOOK, beside=True)
@@ -214,7 +214,7 @@ def iter_of(*batches):
 
 
 def test_a_course_is_told_of_a_defect_in_the_place_of_its_outcomes(runner, monkeypatch):
-    """So that whoever carries it out notes how it has ended."""
+    """So that the executor of the course can record its end."""
 
     def fails(_command):
         raise ZeroDivisionError
@@ -235,7 +235,7 @@ def test_a_course_is_told_of_a_defect_in_the_place_of_its_outcomes(runner, monke
 
 
 def test_a_course_beside_others_keeps_its_context(runner):
-    """What it logs later is about its own reconfiguration, whoever's job it goes on in."""
+    """Later log lines are about the course's own reconfiguration, in any other job."""
     answers, jobs, seen = held_up(runner), Jobs(), []
 
     def course():

@@ -1,4 +1,4 @@
-"""What each sender may put on a circuit, by what is reserved and what is offered."""
+"""The rate of each sender on a circuit, by reservations and offers."""
 
 import math
 
@@ -96,7 +96,7 @@ routes = st.lists(st.sampled_from(LINKS), max_size=3, unique=True).map(tuple)
     st.lists(rates_mbps, min_size=2, max_size=2),
 )
 def test_no_link_is_given_more_than_it_has_and_every_reservation_has_its_own(drawn, left, reserved):
-    """``drawn``: each aggregate's links, what it offers, and the reservation that it is of."""
+    """``drawn``: each aggregate's links, its offer, and its reservation."""
     aggregates = [
         Aggregate(f"s{n}", R2, reserved=of is not None) for n, (_, _, of) in enumerate(drawn)
     ]

@@ -1,4 +1,4 @@
-"""The slotted mode on a clock of its own and a simulated network: who stands when, and how long."""
+"""The slotted mode on a simulated clock and network: circuits of each slot, and their durations."""
 
 import random
 import threading
@@ -71,7 +71,7 @@ BOTH = demand_of((0, 1, 90.0), (0, 2, 90.0))
 
 
 class Stage:
-    """A controller's slots, and time that passes only when told, or while something is done."""
+    """A controller's slots, with time that passes on request, or during work."""
 
     def __init__(self, demand) -> None:
         self.network = Network(FABRIC, NetworkState(), random.Random(1))
@@ -146,7 +146,7 @@ class Stage:
         return asked
 
     def end_planning(self):
-        """Plan the week that was asked for last."""
+        """Plan the last requested week."""
         asked, request = self.asked
         try:
             asked.week.set_result(self.planning.week(*request))
@@ -154,7 +154,7 @@ class Stage:
             asked.week.set_exception(refusal)
 
     def pass_time(self, seconds, step_s=0.05):
-        """The pairs that stood at each step."""
+        """The pairs with circuits at each step."""
         seen = []
         end_s = self.network.now_s + seconds
         while self.network.now_s < end_s:
@@ -186,7 +186,9 @@ def test_two_pairs_have_the_port_in_turn(stage):
 
 
 def test_a_week_is_planned_by_day_and_decided_once(stage):
-    """Its changes were computed with it: what repeats is not planned again but once a week."""
+    """The week has precomputed changes: a repeated change is not planned again more than once a
+    week.
+    """
     stage.pass_time(12.0)
     (decision,) = stage.ledger.log.decisions()
     assert decision.action is Action.CHANGE
@@ -220,7 +222,9 @@ def test_the_duty_cycle_is_measured_beside_the_formula(stage):
 
 
 def test_another_week_s_duty_cycle_is_measured_on(stage):
-    stage.pass_time(12.0)  # several nights: after one alone it would be 0.985, not 0.93
+    stage.pass_time(
+        12.0
+    )  # several nights: after a single night, the duty cycle would be 0.985, not 0.93
     before = stage.slots.schedule().measured_duty_cycle
     stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
     while len(stage.ledger.log.decisions()) < 2:
@@ -288,7 +292,7 @@ def test_a_demand_that_ends_leaves_the_week_as_it_is(stage):
 
 
 def test_what_changes_the_network_ends_the_week(stage):
-    """A reservation takes the port: it has it all the time."""
+    """The reservation takes the port, for all slots."""
     stage.pass_time(3.0)
     path = path_of(FABRIC, 0, 3)
     stage.pins = (Pin(RackId(0), RackId(3), path, 40.0, ()),)
@@ -299,7 +303,9 @@ def test_what_changes_the_network_ends_the_week(stage):
 
 @pytest.mark.parametrize("begins_s", [1.0, 3.0], ids=["first slot", "last, with a week ahead"])
 def test_a_reservation_of_a_path_that_stands_ends_the_week(stage, monkeypatch, begins_s):
-    """It changes nothing in the network, and has the path in all slots from then on."""
+    """The reservation changes nothing in the network, and has the path in all slots from then
+    on.
+    """
     stage.pass_time(begins_s)
     (path,) = stage.ledger.network.state.topology.paths
     stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
@@ -308,7 +314,7 @@ def test_a_reservation_of_a_path_that_stands_ends_the_week(stage, monkeypatch, b
 
 
 def test_a_week_is_planned_around_a_reserved_path_that_is_yet_to_be_set_up(stage):
-    """As that of a reservation whose circuit has just failed."""
+    """The release of a reservation whose circuit has just failed."""
     path = path_of(FABRIC, 0, 3)
     stage.pins = (Pin(path.src, path.dst, path, 40.0, ("1",)),)
     assert set(stage.pass_time(3.0)) == {frozenset({(0, 3)})}
@@ -360,7 +366,7 @@ def test_one_way_circuits_are_not_shared_by_slots(stage):
 
 
 def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
-    """Here by reads of counters that take more than a second."""
+    """A night made long by reads of counters that take more than a second."""
     quick = replace(POLICY, slots=SlotPolicy(slot_s=1.0, week_s=8.0))
     slow_drain = DrainPolicy(reads=100, interval_ms=12.0, bound_ms=1500.0)
     stage.policy.now = replace(quick, drain=slow_drain)
@@ -373,7 +379,7 @@ def test_nights_that_grow_too_long_end_it_and_it_is_tried_again(stage):
 
 
 def test_a_circuit_that_fails_ends_the_week(stage):
-    """The pair stays electrical until the next slot is due; then what is left is planned for."""
+    """The pair stays electrical until the next slot is due; then the rest is planned."""
     stage.pass_time(1.0)
     stage.network.faults = Faults(no_carrier=1.0)
     stage.pass_time(2.0)
@@ -388,7 +394,7 @@ def test_a_circuit_that_fails_ends_the_week(stage):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_frame_is_lost_in_any_week(seed):
-    """Two periods of the prepared changes, on all substrates, looked at after every command."""
+    """Two periods of the prepared changes, on all substrates, checked after every command."""
     rng = random.Random(seed)
     fabric = replace(random_fabric(rng), one_way=False)
     planning = Planning(fabric, POLICY)

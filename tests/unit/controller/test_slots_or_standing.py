@@ -1,4 +1,4 @@
-"""``sharing: auto`` in the controller: who begins and ends slots, on a simulated network."""
+"""``sharing: auto`` in the controller: begin and end of slots, on a simulated network."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from tests.unit.controller.test_slots import BOTH, POLICY, Stage
 
 
 class Auto(Stage):
-    """A stage whose loop foretells what the test says of a standing topology."""
+    """A stage whose loop gives the test's expectation of a standing topology."""
 
     def __init__(self) -> None:
         super().__init__(BOTH)

@@ -1,4 +1,4 @@
-"""A large change is made in stages, and others' jobs come in between: on a simulated network."""
+"""A large change is made in stages, with other jobs in between: on a simulated network."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Sta
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
 
 ROOM_MBPS = 2 * FABRIC.electrical_rate_mbps
-"""Electrical rate of a rack: of its two servers."""
+"""Electrical rate of a rack: the sum of its two servers."""
 
 
 def joined(before, *ends):
@@ -171,7 +171,7 @@ def test_a_port_that_failed_between_stages_has_the_rest_planned_anew():
 def test_who_waits_counts_with_what_it_sent_before():
     staged = Staged()
     staged.begin()
-    staged.sent_mbps[2, 0] = 0.0  # it gets through hardly anything now
+    staged.sent_mbps[2, 0] = 0.0  # hardly any traffic gets through now
     staged.policy(beyond_room=Beyond.REFUSE)
     seen = staged.staging.headroom.traffic
     asked = []
@@ -304,7 +304,7 @@ WANTED = np.full((RACKS, RACKS), 10.0)
 
 
 def moved_demand(goal=AFTER, pays=True, to_mbps=20.0):
-    """A change after its first stage, with a demand that has moved since."""
+    """A change after its first stage, with a changed demand."""
     staged = Staged()
     staged.wanted_mbps = WANTED.copy()
     entry = staged.begin()
@@ -563,7 +563,7 @@ def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
 
 
 def leaves_something(monkeypatch, staged):
-    """Have the next change leave something to another, which takes nothing of the goal here."""
+    """Have the next change leave a part to another change, which takes nothing of the goal here."""
     mover = staged.staging._mover
     move, first = mover.move, [True]
 
@@ -607,7 +607,7 @@ LATE = FABRIC.servers[0]
 
 
 def has_a_late_switch(staged):
-    """Have a switch be late with what is not waited for, as the fleet would tell."""
+    """Make a switch late for changes that hurry, as reported by the fleet."""
     perform = staged.stage.network.perform
 
     def late(batch, watch):
@@ -680,7 +680,7 @@ def test_what_waited_for_a_late_switch_and_waits_for_hours_is_not_looked_at_befo
 
 
 def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
-    """Though that takes longer, as other changes come first."""
+    """Although other changes come first, which takes longer."""
     staged = Staged(to_r4=0.4)
     has_a_late_switch(staged)
     staged.begin()
@@ -707,7 +707,7 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
 
 
 def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
-    """As one that was late with the change before, and is not there yet."""
+    """As a switch that was late for the change before, and is still missing."""
     staged = Staged(to_r4=0.4)
     rooms = staged.rooms
     rooms.courses.switches.doubt([LATE.vswitch.datapath_id])
@@ -722,7 +722,9 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
 
 
 def with_paths(state, gone=(), come=()):
-    """The state without and with paths, and their circuits; other circuits stand, used or not."""
+    """The state without and with paths, and their circuits; other circuits stand, used or
+    unused.
+    """
     topology = state.topology
     circuits = frozenset(topology.circuits).difference(*(path.circuits for path in gone))
     circuits = circuits.union(*(path.circuits for path in come))

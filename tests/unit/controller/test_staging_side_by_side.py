@@ -1,5 +1,5 @@
-"""Two changes in stages, which take turns: neither loses what it asks for to detours of the other,
-nor to one that has ended without it.
+"""Two changes in stages, which take turns: neither loses its goal to detours of the other change,
+or to an ended change.
 """
 
 from dataclasses import replace
@@ -32,26 +32,26 @@ def path(a, b, plane):
 
 
 OVER = {3: (path(0, 3, 2), path(2, 3, 3)), 4: (path(0, 4, 3), path(2, 4, 2))}
-"""By rack: circuits over which r1 and r3 may be joined by a detour."""
+"""By rack: circuits over which r1 and r3 may have a detour."""
 STANDING = state_of(FABRIC, NetworkState(), path(0, 1, 0), path(0, 2, 1), *OVER[3], *OVER[4])
 
 
 def swap(staged, *first):
-    """A change by which r1 joins r2 and r3 on each other's planes; before, ``first`` are made.
+    """A change by which r1 joins r2 and r3 on each other's planes; ``first`` are made before.
 
-    There is electrical room for one of them: so one has to wait, on a detour if there is any.
+    There is electrical room for one pair: so the other pair has to wait, on a detour if possible.
     """
     gone, come = (path(0, 1, 0), path(0, 2, 1)), (path(0, 1, 1), path(0, 2, 0), *first)
     return staged.begin(with_paths(staged.ledger.network.state, gone, come))
 
 
 def clear(staged, over):
-    """A change that takes down the circuits over a rack; before, that joins r7."""
+    """A change that takes down the circuits over a rack, after a change that joins r7."""
     return staged.begin(with_paths(staged.ledger.network.state, OVER[over], [path(over, 6, 0)]))
 
 
 def sending(over, before=STANDING):
-    """The network with traffic for which both changes take stages, of this rack too."""
+    """The network with traffic that makes both changes take stages, of this rack too."""
     staged = Staged(before=before, fabric=FABRIC)
     for a, b, mbps in ((0, 1, 10), (0, 2, 10), (1, 5, 1), (over, 6, 1), (over, 0, 8), (over, 2, 9)):
         staged.sent_mbps[a, b] = mbps
@@ -59,7 +59,7 @@ def sending(over, before=STANDING):
 
 
 def finish(staged):
-    """The paths that pairs have had on the way."""
+    """The paths of pairs on the way."""
     had = set()
     while staged.queue:
         had.update(staged.ledger.network.state.topology.paths)
@@ -86,7 +86,7 @@ def test_nobody_waits_on_circuits_that_the_other_is_to_take_down(over, swap_firs
 
 
 def test_nobody_waits_on_a_circuit_that_another_change_has_made():
-    """It leaves that as it is, with all who are on it: it would wait there for good."""
+    """The change leaves the circuit, with all detours on it: a pair on it would wait for good."""
     staged = sending(3, before=state_of(FABRIC, NetworkState(), path(0, 1, 0), path(0, 2, 1)))
     swap(staged, path(1, 5, 2))
     staged.begin(with_paths(staged.ledger.network.state, come=OVER[3]))
@@ -113,11 +113,11 @@ def test_a_change_that_can_not_be_begun_keeps_nothing_from_others(monkeypatch):
 
 def test_nor_does_one_that_was_stopped_before_it_took_what_both_want():
     staged = sending(3)
-    staged.sent_mbps[3, 0] = 17  # more than there is electrical room for, so it is not the first
+    staged.sent_mbps[3, 0] = 17  # more than the electrical room, so it is not the first
     gone = (path(0, 1, 0), path(0, 2, 1), path(0, 3, 2))
     come = (path(0, 1, 1), path(0, 2, 0), path(0, 6, 2), path(1, 5, 2))
     staged.begin(with_paths(staged.ledger.network.state, gone, come))
-    later = clear(staged, 3)  # r1's port to r4 is among what it asks for
+    later = clear(staged, 3)  # r1's port to r4 is in the change's goal
     staged.next()
     staged.rooms.loop.stop(later, "an operator")
     finish(staged)

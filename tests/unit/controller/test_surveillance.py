@@ -1,4 +1,6 @@
-"""The prober on connections in memory: vswitches that carry probes to each other, or do not."""
+"""The prober on connections in memory: vswitches that carry probes to each other, or drop
+probes.
+"""
 
 import itertools
 from functools import partial
@@ -22,16 +24,16 @@ SERVER_BY_MAC = {bytes.fromhex(s.mac.replace(":", "")): s for s in FABRIC.server
 
 
 class Wire:
-    """All vswitches; a frame sent by one is received by the server that it is for."""
+    """All vswitches; a frame sent by a vswitch is received by the frame's destination."""
 
     def __init__(self, interval_s=1.0):
         self.fleet = Fleet(FABRIC, post=lambda function: function())
         self.frames = []
         self.longest = 0
         self.broken = set()
-        """Names of servers that receive nothing."""
+        """Names of servers that receive no frames."""
         self.late = False
-        """True while switches tell what they have to when they are prompt again."""
+        """True while switches that are prompt again report their backlog."""
         self.waiting = []
         self.ports = {}
         for server in FABRIC.servers:
@@ -44,7 +46,7 @@ class Wire:
         self.moving = ()
         self.lost = []
         self.links = []
-        """What was reported of servers' links, in turn."""
+        """Reports of servers' links, in order."""
         self.prober = Prober(
             fabric=FABRIC,
             policy=Policy(probe_interval_s=interval_s),
@@ -154,7 +156,7 @@ def test_a_link_on_which_nothing_comes_is_reported_and_its_return(wire):
 
 
 def test_where_nothing_is_probed_nothing_is_kept_of_frames_that_come_late():
-    """Those of changes' gates, and whatever servers send that looks like them."""
+    """Probes of changes' gates, and servers' frames in the form of probes."""
     wire = Wire(interval_s=0.0)
     one, other = (FABRIC.racks[rack].servers[0] for rack in (0, 1))
     port = wire.ports[other.name]
@@ -180,7 +182,7 @@ def test_while_the_hub_is_busy_nothing_counts_as_lost(wire):
 
 @pytest.mark.parametrize("late_s", [2.0, 10.0])
 def test_late_switches_are_no_dead_paths_and_no_dead_links(wire, late_s):
-    """Nor do they get more probes than others: that would have them stay late."""
+    """These servers get no additional probes, which would keep them in the late state."""
     wire.linked = frozenset(wire.able)
     wire.run(5)
     sent = len(wire.frames)
@@ -194,7 +196,7 @@ def test_late_switches_are_no_dead_paths_and_no_dead_links(wire, late_s):
 
 
 def test_a_path_is_found_dead_as_soon_while_a_switch_beside_it_is_mute(wire):
-    """Of each rack, one server's switch answers nothing."""
+    """In each rack, a server's switch is silent."""
     mute = {rack.servers[0].name for rack in FABRIC.racks[:2]}
     for name in mute:
         wire.ports[name].tell = lambda _told: None

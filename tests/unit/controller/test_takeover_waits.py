@@ -1,4 +1,4 @@
-"""A leader that takes over waits for nothing that it could know to be missing as a standby."""
+"""A new leader does not wait for parts that it knew to be missing as a standby."""
 
 import time
 from pathlib import Path
@@ -16,7 +16,7 @@ LONG_S = 3600.0
 
 @pytest.fixture
 def controller():
-    """One that begins to lead, has read what devices there are, and to which nobody connects."""
+    """A new leader that has read the present devices, without any connected switch."""
     one = Controller(
         loaded=LOADED,
         journal=SqliteJournal(":memory:"),

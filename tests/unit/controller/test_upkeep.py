@@ -1,4 +1,4 @@
-"""When which course is due, what is out of reach meanwhile, and that nothing is assumed."""
+"""Due times of courses, parts out of reach meanwhile, and no assumptions."""
 
 import random
 from dataclasses import replace
@@ -143,7 +143,7 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def slow_ones_answer_later(monkeypatch):
-    """Whoever is given time alone answers at once; others, as the network goes on."""
+    """Switches with time alone answer at once; other switches answer as the network goes on."""
     begin = BetweenJobs.begin
 
     async def by_patience(one, alone_s):
@@ -179,8 +179,8 @@ TOLD = f"carrier lost at r1:{END.tor_port}"
 
 
 def begun(fabric=FABRIC, state=STANDING):
-    """A controller that starts after a change broke off which had begun the paths of ``state``,
-    with a switch away that may send there.
+    """A controller that starts after an interrupted change had begun the paths of ``state``, with a
+    missing switch that may send there.
     """
     stage = Stage(fabric, state)
     core = stage.core
@@ -258,7 +258,7 @@ def test_relays_of_what_stands_stay_and_go_with_it():
 
 
 def cut(network):
-    """No light at r1's end, whatever the mirrors say."""
+    """No light at r1's end, regardless of the mirrors."""
     lit = network.lit
     network.lit = lambda port: port.id != END.id and lit(port)
 
@@ -274,7 +274,7 @@ def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_circuit_of_a_plane_that_is_silent_at_a_start_is_kept_until_the_plane_answers(there):
-    """Nobody blames a fibre where somebody has worked on the optical switch meanwhile."""
+    """A fibre is not blamed if a person has worked on the optical switch meanwhile."""
     stage = Stage(state=STANDING)
     stage.network.away = {CIRCUIT.plane}
     stage.upkeep.look_after()
@@ -296,7 +296,7 @@ def test_a_circuit_of_a_plane_that_is_silent_at_a_start_is_kept_until_the_plane_
 
 
 def test_a_tor_that_was_away_is_asked_for_its_carrier():
-    """One that does not speak OpenFlow tells nobody of it unasked."""
+    """A ToR without OpenFlow sends no report by itself."""
     stage = Stage(state=STANDING)
     stage.upkeep.look_after()
     assert stage.core.memory.state == STANDING
@@ -415,7 +415,7 @@ def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monk
 
 
 def gone_around(stage):
-    """Servers that all other vswitches send to electrically because of their uplink."""
+    """Servers to which all other vswitches send electrically because of their uplink."""
     own_rules = stage.network.substrate.own_rules
 
     def of_uplink(datapath, name):
@@ -438,7 +438,7 @@ def gone_around(stage):
 
 
 def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
-    """A change closes it for a vswitch that does not answer, whose dead uplink then comes back."""
+    """A change closes the port for a silent vswitch, whose dead uplink then comes back."""
     stage = Stage(state=STANDING)
     stage.upkeep.in_command = True
     stage.upkeep.look_after()
@@ -478,7 +478,7 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
 
 
 def test_a_server_that_a_change_closes_is_gone_around_while_the_change_is_under_way():
-    """Its uplink is up all the time: nothing is heard of it."""
+    """The server's uplink is up all the time: there is no report."""
     stage = Stage(state=STANDING)
     stage.upkeep.in_command = True
     stage.upkeep.look_after()
@@ -523,13 +523,13 @@ def test_switches_that_connect_together_are_brought_together_and_some_at_a_time(
 
 
 def test_no_more_are_under_way_at_a_time_than_go_together(stage, monkeypatch):
-    """However many there are, and however long they take."""
+    """For any number of switches, and any duration."""
     monkeypatch.setattr(upkeep, "_AT_ONCE", 2)
     stage.upkeep.look_after()
     every = sorted(stage.network.names)
     for datapath in every:
         stage.network.tables[datapath].clear()
-        stage.core.switches.answers_again(datapath)  # nobody waits for these
+        stage.core.switches.answers_again(datapath)  # no job waits for these
     for _ in range(3):
         assert not stage.upkeep.synchronise()
     assert stage.core.switches.being_brought == set(every[:2])
@@ -548,7 +548,7 @@ def test_a_switch_that_connects_anew_does_not_wait_for_another_attempt(stage):
     stage.network.faults = Faults()
     stage.upkeep.synchronise()
     assert first not in stage.reach.ready_switches()
-    stage.network.connected.add(first)  # the refusal may have ended its connection
+    stage.network.connected.add(first)  # the refusal may have ended the switch's connection
     stage.core.switches.renewed(first)
     stage.upkeep.synchronise()
     assert first not in stage.reach.ready_switches(), "others do not wait for it again"
@@ -720,7 +720,7 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
 
 
 def test_a_device_that_was_away_for_long_is_looked_at_soon_when_it_fails_again(stage):
-    """Also where a change has had it read meanwhile, and not the upkeep itself."""
+    """Also if a change has read the device meanwhile, and not the upkeep itself."""
     clock = stage.upkeep.devices._retries._clock = Clock()
     stage.upkeep.look_after()
 
@@ -751,7 +751,7 @@ def test_nothing_is_set_up_on_a_device_that_does_not_say_what_it_has(stage):
     stage.network.faults = Faults(read=1.0)
     with pytest.raises(DeviceUnavailable, match="p1, r2: the device's state is not known yet"):
         stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
-    stage.upkeep.devices.make_certain(stage.plan())  # to take circuits away is always right
+    stage.upkeep.devices.make_certain(stage.plan())  # taking circuits down is always right
 
 
 def test_a_rack_whose_vlans_are_not_known_is_out_of_reach(stage):
@@ -809,7 +809,7 @@ def test_a_vswitch_that_gave_no_answer_about_its_meters_is_brought_again(stage):
 
 
 def on_circuits(stage, *dead):
-    """Steering switches that are said to be on circuits, with these uplinks dead."""
+    """Steering switches reported as able to use circuits, with these uplinks dead."""
     switches = stage.core.switches
     switches.dead_uplinks = frozenset(dead)
     on = stage.reach.on_circuits()

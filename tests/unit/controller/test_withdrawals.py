@@ -1,4 +1,4 @@
-"""What is lost and can't be withdrawn: diverted, tried again ever more rarely, told once."""
+"""Lost circuits that can't be withdrawn: diverted, retried ever more rarely, logged once."""
 
 from types import SimpleNamespace
 
@@ -20,13 +20,13 @@ NOTHING = NetworkState()
 
 
 class Stage:
-    """Withdrawals whose moves do as they are told, and what became of them."""
+    """Withdrawals with scripted moves, and their results."""
 
     def __init__(self):
         self.now_s = 0.0
         self.attempts, self.lost, self.diverted, self.told = [], [], [], []
         self.read = []
-        """When devices were read whose state was uncertain."""
+        """Times at which uncertain devices were read."""
         self.held, self.fails, self.dark = True, False, True
         self.late = frozenset()
         log = SimpleNamespace(
@@ -151,7 +151,7 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
 
 
 def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(stage):
-    """A ToR has connected, and told that its port is dark, before it has its rules."""
+    """A ToR has connected, and reported its dark port, before it has its rules."""
     rejoined, stage.held = [], False
     stage.withdrawals._rejoining.rejoin = awaited(rejoined.append)
     stage.awaited = frozenset({RackId(0)})
@@ -165,7 +165,7 @@ def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(s
 
 
 def test_uncertain_devices_are_read_before_pairs_are_planned_around_a_loss(stage):
-    """Else all ports of a ToR that was away are left out, and its pairs stay electrical."""
+    """Otherwise all ports of a returned ToR are left out, and its pairs stay electrical."""
     stage.held, seen = False, []
     stage.withdrawals._rejoining.rejoin = awaited(lambda _lost: seen.append(list(stage.read)))
     stage.withdrawals.of_dead_circuits()
@@ -200,7 +200,7 @@ class Beside(Stage):
         self.upkeep.dead.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
         self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
         self.again = None
-        """The path that a pair is given after its loss."""
+        """The path that a pair gets after its loss."""
         self.withdrawals._rejoining.rejoined_beside = lambda _lost: (
             state_of(
                 FABRIC,
@@ -221,7 +221,7 @@ class Beside(Stage):
         self.network.state = plan.target
 
     def begins_beside(self):
-        """True if it made something beside the change."""
+        """True if the withdrawal was made beside the change."""
         before = self.network.state
         self.withdrawals.beside()
         return self.network.state != before

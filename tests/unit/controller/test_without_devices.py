@@ -1,4 +1,4 @@
-"""A controller of the reference fabric's size before any of its 352 devices is there."""
+"""A controller of the reference fabric's size before any of its 352 devices answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END_S = 5.0
 
 @pytest.fixture
 def deaf():
-    """A port of all loopback addresses that swallows whoever connects: its queue is full."""
+    """A port on all loopback addresses that swallows connections: its queue is full."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("0.0.0.0", 0), backlog=0))
         address = ("127.0.0.1", listener.getsockname()[1])
@@ -34,7 +34,7 @@ def deaf():
             client.setblocking(False)
             client.connect_ex(address)
         with pytest.raises(TimeoutError):
-            socket.create_connection(address, 0.5)  # timed: nobody accepts
+            socket.create_connection(address, 0.5)  # timed: no connection is accepted
         yield address[1]
 
 

@@ -1,4 +1,4 @@
-"""Ways to targets for a mover that a test builds by itself."""
+"""Ways to targets for a mover built by a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small fabrics and random states of them, for the tests of the core."""
+"""Small fabrics and random states of the fabrics, for the tests of the core."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def small_fabric(
 
 
 def single_homed(fabric: Fabric) -> Fabric:
-    """The same fabric with one uplink a server, and the electrical network behind the ToRs."""
+    """The same fabric with one uplink per server, and the electrical network behind the ToRs."""
 
     def attached(rack: Rack) -> Rack:
         servers = tuple(
@@ -134,7 +134,7 @@ def with_guests(fabric: Fabric, *macs: MacAddress) -> Fabric:
 
 
 def openflow_only(fabric: Fabric) -> Fabric:
-    """The same fabric with plain servers, and ToRs that steer."""
+    """The same fabric with plain servers, and steering ToRs."""
 
     def attached(rack: Rack) -> Rack:
         servers = tuple(replace(server, vswitch=None) for server in rack.servers)
@@ -150,19 +150,19 @@ def openflow_only(fabric: Fabric) -> Fabric:
 
 
 def with_one_way_circuits(fabric: Fabric) -> Fabric:
-    """The same fabric with ToRs that steer, and circuits in rings."""
+    """The same fabric with steering ToRs, and circuits in rings."""
     return replace(openflow_only(fabric), one_way=True)
 
 
 def reread(book: ReservationBook, fabric: Fabric, other: Fabric | None = None) -> ReservationBook:
-    """What a controller of ``other`` makes of the reservations that one of ``fabric`` wrote."""
+    """Reservations written by a controller of ``fabric``, as read by a controller of ``other``."""
     other = other or fabric
     records = json.loads(json.dumps([reservation_record(fabric, one) for one in book]))
     return ReservationBook(other, [read_reservation(other, record) for record in records])
 
 
 def reordered(fabric: Fabric, rng: random.Random) -> Fabric:
-    """The same network, its racks, planes and ports listed in another order."""
+    """The same network, with racks, planes and ports in another order."""
     racks = rng.sample(fabric.racks, len(fabric.racks))
     planes = rng.sample(fabric.planes, len(fabric.planes))
     ports = rng.sample(fabric.ports, len(fabric.ports))
@@ -187,7 +187,7 @@ def reordered(fabric: Fabric, rng: random.Random) -> Fabric:
 
 
 def physical(fabric: Fabric, path: Path, src: RackId) -> list[set[tuple[object, ...]]]:
-    """What a path is made of, hop by hop from ``src``, by names and numbers on the devices."""
+    """The elements of a path, hop by hop from ``src``, by names and numbers on the devices."""
     hops = [
         {
             (fabric.racks[end.rack].name, end.tor_port, fabric.planes[end.plane].name, end.ingress)
@@ -240,9 +240,9 @@ def state_of(fabric: Fabric, current: NetworkState, *paths: Path) -> NetworkStat
 
 
 def order_of(fabric: Fabric, marks: Marks | None = None):
-    """What :func:`hydra.reconfiguration.plan.diff` asks to be told of mirrors and retagging.
+    """Stand-in for a fabric's data as needed by :func:`hydra.reconfiguration.plan.diff`.
 
-    ``marks``: the fabric's, if they are at hand.
+    ``marks``: the fabric's, if available.
     """
     marks = marks or marks_of(fabric)
 
@@ -254,7 +254,7 @@ def order_of(fabric: Fabric, marks: Marks | None = None):
 
 
 def _random_circuits(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> set[Circuit]:
-    """The ``kept`` ones, and a random matching of ports that are left, plane by plane."""
+    """The ``kept`` circuits, and a random matching of the free ports, plane by plane."""
     if fabric.one_way:
         return _random_rings(fabric, rng, kept)
     circuits = set(kept)
@@ -273,7 +273,7 @@ def _random_circuits(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> 
 
 
 def _random_rings(fabric: Fabric, rng: random.Random, kept: set[Circuit]) -> set[Circuit]:
-    """The whole rings among the ``kept`` circuits, and others of ports that are left."""
+    """The whole rings among the ``kept`` circuits, and random rings of the free ports."""
     circuits = set(whole_rings(kept))
     taken = {end for circuit in circuits for end in circuit.ends}
     for plane in fabric.planes:
@@ -304,7 +304,7 @@ _Step = tuple[Circuit, RackId]
 def _random_path(
     rng: random.Random, steps_from: Mapping[int, Sequence[_Step]], src: int, dst: int, hops: int
 ) -> Path | None:
-    """A random walk by these steps that visits no rack twice; None if it goes astray."""
+    """A random walk by these steps that visits no rack twice; None if the walk ends elsewhere."""
     here, visited, along = src, {src}, []
     while here != dst and len(along) < hops:
         steps = [step for step in steps_from.get(here, ()) if step[1] not in visited]
@@ -318,7 +318,7 @@ def _random_path(
 
 
 def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> Topology:
-    """Some of ``current`` stays, the rest is drawn anew."""
+    """A part of ``current`` stays, the rest is random."""
     stay = rng.choice((0.0, 0.5, 0.8))
     kept = {circuit for circuit in sorted(current.circuits) if rng.random() < stay}
     circuits = _random_circuits(fabric, rng, kept)
@@ -347,10 +347,10 @@ def random_topology(fabric: Fabric, current: Topology, rng: random.Random) -> To
 def random_state(
     fabric: Fabric, current: NetworkState, rng: random.Random, marks: Marks | None = None
 ) -> NetworkState:
-    """A state that may follow ``current``. ``marks``: the fabric's, if they are at hand.
+    """A state that may follow ``current``. ``marks``: the fabric's, if available.
 
-    Often with VLANs drawn at random within what an allocation promises, until mirrors and retagging
-    can't go in parallel: with the allocator's own choice they nearly always can.
+    Often with random VLANs within the allocator's guarantees, so that mirrors and retagging can't
+    go in parallel: with the allocator's own choice they nearly always can.
     """
     marks = marks or marks_of(fabric)
     goal = random_goal(fabric, current, rng, marks)
@@ -360,7 +360,7 @@ def random_state(
 def random_goal(
     fabric: Fabric, current: NetworkState, rng: random.Random, marks: Marks
 ) -> NetworkState | Topology:
-    """:func:`random_state`, or its topology alone where the allocator is to choose the VLANs."""
+    """:func:`random_state`, or only its topology if the allocator should choose the VLANs."""
     topology = random_topology(fabric, current.topology, rng)
     order, retags = order_of(fabric, marks), substrate_of(fabric).retags
     found: NetworkState | None = None
@@ -380,7 +380,7 @@ def random_goal(
 def _with_random_vlans(
     fabric: Fabric, current: NetworkState, topology: Topology, rng: random.Random
 ) -> NetworkState:
-    """New paths join VLANs that lose no path, or enter new ones; either at random."""
+    """New paths join VLANs that lose no path, or take new VLANs; both at random."""
     kept = {path: current.vlans[path] for path in topology.paths if path in current.vlans}
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     in_use = set(current.vlans.values())

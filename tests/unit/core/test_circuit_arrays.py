@@ -1,4 +1,4 @@
-"""Circuits as arrays are what a frozenset of the same circuits is."""
+"""Circuits as arrays behave like a frozenset of the same circuits."""
 
 import pickle
 from operator import and_, eq, ge, le, or_, sub, xor

@@ -64,7 +64,7 @@ def test_the_graph_says_what_the_topology_says(seed, one_way):
 
 
 def test_the_model_does_without_networkx():
-    """It takes a tenth of a second to load."""
+    """networkx takes a tenth of a second to load."""
     program = "import sys, hydra.model, apps.cli.network; print('networkx' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

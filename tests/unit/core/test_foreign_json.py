@@ -1,4 +1,4 @@
-"""The limit of levels in JSON of others."""
+"""The limit of levels in foreign JSON."""
 
 from __future__ import annotations
 

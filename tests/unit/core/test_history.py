@@ -1,4 +1,4 @@
-"""Lines of history: their order, their pages, and what the journal has yet to get."""
+"""Lines of history: their order, their pages, and the lines not yet in the journal."""
 
 import pytest
 

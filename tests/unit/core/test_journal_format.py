@@ -59,7 +59,7 @@ def test_an_unfinished_change_is_read_back_as_far_as_there_are_its_parts(lost):
 
 
 def reordered(fabric, order):
-    """The same network, its racks (and so its ports) listed in another order."""
+    """The same network, with racks (and so ports) in another order."""
     position = {rack: RackId(new) for new, rack in enumerate(order)}
     racks = tuple(replace(fabric.racks[rack], id=position[rack]) for rack in order)
     ports: list[OpticalPort] = []

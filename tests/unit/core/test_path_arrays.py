@@ -1,4 +1,4 @@
-"""Paths and VLAN-IDs as arrays: to everybody who asks, a tuple of paths and a dict."""
+"""Paths and VLAN-IDs as arrays behave like a tuple of paths and a dict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hydra.model import (
 from hydra.path_arrays import Lanes, Pairs, Paths, PathTable, lanes_of
 
 PORTS = 4
-"""Of each rack: port 4r + p is on plane p."""
+"""Ports by rack: port 4r + p is on plane p."""
 
 
 def circuit(one: int, other: int, plane: int) -> Circuit:
@@ -45,7 +45,7 @@ def some_paths(seed: int, count: int = 60) -> tuple[Path, ...]:
 
 
 def as_arrays(paths: tuple[Path, ...]) -> Paths:
-    """The same paths, of which no object has been made."""
+    """The same paths, before any object has been made."""
     return copy.copy(Paths.of(paths))
 
 

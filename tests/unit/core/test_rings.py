@@ -1,4 +1,4 @@
-"""Rings of one-way circuits: what lights what, and what goes dark together."""
+"""Rings of one-way circuits: the sources of light, and circuits that go dark together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FABRIC = with_one_way_circuits(small_fabric(racks=5, planes=1))
 
 
 def beam(sender: int, receiver: int) -> OneWayCircuit:
-    """Of racks, which have one port each."""
+    """Circuits of racks with one port each."""
     return OneWayCircuit(PlaneId(0), PortId(sender), PortId(receiver))
 
 

@@ -1,4 +1,4 @@
-"""Cycles of experiments, on a simulated network."""
+"""Orders of substeps for experiments, on a simulated network."""
 
 from dataclasses import replace
 
@@ -33,13 +33,13 @@ FABRIC = small_fabric(racks=4, planes=2, servers=1)
 OLD = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 """r1 - r2."""
 NEW = state_of(FABRIC, OLD, path_of(FABRIC, 0, 2))
-"""r1 - r3, over the port of r1 that r1 - r2 had."""
+"""r1 - r3, over r1's former port to r2."""
 BESIDE = state_of(FABRIC, OLD, path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, plane=1)))
 """r1 - r2 on the other plane."""
 
 
 class _Indulgent(Watch):
-    """Looks at the end only."""
+    """Checks the end only."""
 
     def _mirrors_may_move(self, command):
         pass
@@ -79,7 +79,7 @@ def test_a_cycle_gets_there_by_its_own_substeps(name, order):
 
 
 def test_as_published_takes_traffic_off_first_and_then_tries_nothing():
-    """All that is watched holds, but that paths are tried before traffic is on them."""
+    """All invariants hold, except that traffic uses paths before their gate."""
     with pytest.raises(Violation, match="is in use and was not probed"):
         Watch(*course(CycleName.AS_PUBLISHED)).run()
 
@@ -126,7 +126,7 @@ def test_a_push_is_filled_up_and_was_sent_ahead_as_it_is():
     (staged,) = network.commands(StageRules)
     (pushed,) = network.commands(ApplyRules, "move")
     assert staged.changes.keys() == pushed.changes.keys()
-    # The fleet knows what it was given before by its identity.
+    # The fleet recognizes earlier commands by identity.
     assert all(staged.changes[dp] is mine for dp, mine in pushed.changes.items())
     assert sum(map(len, pushed.changes.values())) == execution.rules_pushed == 100
     assert not execution.admits_other_changes

@@ -32,7 +32,7 @@ def rates(**pairs):
 
 
 def evidence(*epochs, policy=POLICY, fabric=FABRIC):
-    """After one round of the periodic mode a demand, the last of which goes on."""
+    """The demand after a round of the periodic mode; the last demand continues."""
     loop = Rehearsal(fabric, policy, outage_s=0.3)
     decisions = []
     for number, demand in enumerate(epochs):
@@ -135,7 +135,7 @@ def test_what_is_foretold_is_told_apart():
 
 
 def test_a_demand_that_is_foretold_alone_is_planned_for():
-    """As that of a pair that has been busy, and rests."""
+    """The demand of a formerly busy pair that rests."""
     known = replace(
         evidence(),
         policy=replace(POLICY, prediction=Prediction.PEAK),
@@ -202,7 +202,9 @@ def test_why_there_is_none():
 
 
 def test_a_port_that_is_left_out_is_named_with_the_reason():
-    """Also one of another rack, on a path of the two; those that failed the two come first."""
+    """Also a port of another rack, on a path of the two racks; ports that failed the two racks come
+    first.
+    """
     by_rack = {port.rack: port.id for port in FABRIC.ports}
     out = (
         Quarantined(by_rack[R1], "set aside: cleaned", 0.0, None),

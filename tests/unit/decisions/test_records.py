@@ -1,4 +1,4 @@
-"""Decisions outlive the controller, as far as what they speak of is still there."""
+"""Decisions outlive the controller, as far as their elements still exist."""
 
 import json
 from dataclasses import replace

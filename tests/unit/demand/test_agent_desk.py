@@ -1,4 +1,4 @@
-"""Agents that are honest, lie, flood, and speak of what is not there."""
+"""Honest, lying and flooding agents, and reports about missing elements."""
 
 import logging
 from contextlib import ExitStack
@@ -53,7 +53,7 @@ def desk(clock, policy):
 
 
 def counting(mbps):
-    """Counters that see so much of everything."""
+    """Counters with the same rate for all pairs."""
     return lambda server, _rack: (np.full(len(server), mbps), np.full(len(server), mbps))
 
 
@@ -66,7 +66,7 @@ def test_a_confirmed_backlog_is_demand(desk):
 
 @pytest.fixture
 def network():
-    """The state, and the pairs on the move; a desk is told of changes."""
+    """The state, and the moving pairs; a desk gets each change."""
     return [EMPTY, ()]
 
 
@@ -92,7 +92,7 @@ def test_circuits_are_told_once_a_rack_and_not_while_they_move(moving_desk, netw
 
 
 def test_circuits_are_worked_out_once_while_others_move(clock, policy, monkeypatch):
-    """Not for each of thousands of agents that ask: who is moved is told by a new set each time."""
+    """Not for each of thousands of agents: a change of the moving pairs comes as a new set."""
     fabric = small_fabric(racks=3, planes=2, servers=1)
     state, moving = state_of(fabric, EMPTY, *parallel_paths(fabric)), {(1, 2)}
     desk = AgentDesk(
@@ -232,7 +232,7 @@ def test_each_cause_is_logged_once(desk, caplog):
 
 
 def test_a_transfer_that_begins_has_time_to_be_counted(desk, clock):
-    """Also where there was a connection with too little to be told of, for longer."""
+    """Also for a connection that had too little to report, for longer."""
     desk.take_report(FIRST, {}, connections={R2: 1})
     clock.now_s += 6
     desk.take_report(FIRST, {R2: 40.0})

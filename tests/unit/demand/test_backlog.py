@@ -1,4 +1,4 @@
-"""When an agent reports, and what."""
+"""Times and contents of an agent's reports."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ waiting = st.dictionaries(st.sampled_from(["r1", "r2", "r3"]), st.integers(0, 2*
 
 @given(told=waiting, now=waiting)
 def test_what_was_told_is_never_off_by_more_than_the_thresholds(told, now):
-    """So a controller that hears only changes knows every backlog to two megabytes."""
+    """So a controller that gets only changes knows every backlog to two megabytes."""
     before, after = RULE.worth_reporting(told), RULE.worth_reporting(now)
     if not RULE.has_changed(before, after):
         for rack in ("r1", "r2", "r3"):

@@ -66,7 +66,7 @@ def test_what_is_sent_away_server_by_server_on_average_and_now():
 
 
 def test_a_rate_that_one_interval_alone_tells_is_none():
-    """A counter that is brought up to date every 0.5 s, read as often: one reading holds two."""
+    """A counter that is updated every 0.5 s, and read as often: a reading may hold two updates."""
     demand = meter(window_s=1.0)
     least = []
     for number, mbit in enumerate((0, 4, 8, 8, 16, 20)):
@@ -80,10 +80,10 @@ def test_a_rate_that_one_interval_alone_tells_is_none():
     [
         ((20, 4, 4, 4), 4.0),
         ((20, 4, 3.5, 4.2), 3.9),
-        ((20, 6, 11, 4, 4), None),  # not steady, then of three readings only two
+        ((20, 6, 11, 4, 4), None),  # not steady, then only two of three readings
         ((20, 0, 0, 0), None),  # a pause
         ((20, 11, 11, 11), None),  # more than half: the average follows soon enough
-        ((4, 20, 20, 20), None),  # one that grows, as a burst does
+        ((4, 20, 20, 20), None),  # a growing rate, as in a burst
     ],
 )
 def test_traffic_that_is_steady_at_less_than_half_is_taken_at_its_new_rate(
@@ -101,7 +101,9 @@ def test_traffic_that_is_steady_at_less_than_half_is_taken_at_its_new_rate(
 
 
 def test_a_counter_that_is_not_available_moves_no_rate_then_or_when_it_is_back():
-    """OpenFlow 1.3.5, section 5.8: it is 2^64 - 1, beside which all that was ever sent is new."""
+    """OpenFlow 1.3.5, section 5.8: the counter is 2^64 - 1, after which all bytes sent so far would
+    look new.
+    """
     demand = meter()
     demand.update(H11, totals(0, 5000, 0), 0.0)
     demand.update(H11, totals(0, 5010, 2), 1.0)
@@ -125,7 +127,9 @@ def test_a_steady_rate_is_the_rate_whatever_the_intervals():
 
 
 def read_every_second(demand, *readings):
-    """The rates after readings (in Mbit, of r2 and r3) a second apart; what was wrong with each."""
+    """The rates after readings (in Mbit, of r2 and r3) a second apart; the anomaly of each
+    reading.
+    """
     wrong = [
         demand.update(H11, totals(0, *reading), float(second))
         for second, reading in enumerate(readings)
@@ -333,7 +337,7 @@ def test_a_forgotten_port_is_unknown_not_idle():
 
 
 def test_what_is_counted_of_servers_that_share_a_switch():
-    """Agents speak of servers; a ToR that steers counts for a whole rack."""
+    """Agents report for servers; a steering ToR counts for a whole rack."""
     vswitches = small_fabric(racks=3, planes=1, servers=2)
     for fabric, pair_mbps, all_mbps in (
         (vswitches, [80.0, 0.0], [120.0, 0.0]),

@@ -5,7 +5,7 @@ from hydra.demand.elephants import ElephantWatch
 
 
 def seen(watch, *rates):
-    """Which of some rates of one pair make it an elephant, one after the other."""
+    """The rates of a pair at which the pair is an elephant, in turn."""
     return [bool(watch.elephants(np.array([[0.0, rate], [0.0, 0.0]]))[0, 1]) for rate in rates]
 
 

@@ -30,7 +30,7 @@ R1, R2, R3, R4 = range(4)
 
 
 def waiting(*rows):
-    """What agents say: (server, rack, Mb/s beside what is sent, Mb/s in all, connections)."""
+    """Agents' reports: (server, rack, Mb/s beyond the sent rate, total Mb/s, connections)."""
     table = np.array(rows, dtype=float).reshape(-1, 5)
     return Believed(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
 
@@ -41,7 +41,7 @@ JOINED = state_of(FABRIC, NetworkState(), path_of(FABRIC, R1, R2, CIRCUIT))
 
 
 class Network:
-    """What a controller would see; ``find`` after ten more seconds."""
+    """The controller's view; ``find`` after ten more seconds."""
 
     def __init__(self, fabric=FABRIC, **policy):
         policy = CurrentPolicy(Policy(elephant_mbps=1.0, **policy))
@@ -60,7 +60,8 @@ class Network:
         spilled=None,
     ):
         """``sent`` are (source, rack, Mb/s); Mb/s in the last interval and in the lesser of the
-        last two, if they differ."""
+        last two, if different.
+        """
         self.now_s += after_s
         table = np.array([(*one, one[-1], one[-1])[:5] for one in sent], dtype=float)
         table = table.reshape(-1, 5)
@@ -92,7 +93,7 @@ def test_a_pair_that_was_held_back_is_so_until_readings_began_after_the_change()
 
 
 def test_averages_lag_behind_a_circuit_that_has_come():
-    """The last reading counts if it is more, until the average has followed."""
+    """The last reading counts if higher, until the average has followed."""
     network = Network(poll_interval_s=1.0, demand_window_s=3.0)
     network.find((H11, R2, 6.0))
     ports = {CIRCUIT.a: 40.0, CIRCUIT.b: 0.0}
@@ -115,7 +116,7 @@ def test_racks_that_no_change_touches_are_seen_as_they_are():
 def test_nothing_is_learnt_of_readings_that_a_change_falls_into():
     network = Network()
     network.find((H11, R2, 9.5), state=JOINED, ports={CIRCUIT.a: 9.5, CIRCUIT.b: 0.0})
-    network.find((H11, R2, 2.0), after_s=1.0)  # TCP starts over
+    network.find((H11, R2, 2.0), after_s=1.0)  # TCP restarts
     found = network.find((H11, R2, 2.0, 9.5), after_s=1.0)
     assert found.wanted_mbps[R1, R2] > 9
 
@@ -147,7 +148,7 @@ def test_traffic_that_nobody_answers_is_expected_to_want_what_it_sends(
 
 
 def test_traffic_that_pauses_is_not_unanswered():
-    """Its average goes on, while nothing is sent that could be acknowledged."""
+    """Its average continues, while no byte is sent that could be acknowledged."""
     received = {Inlet(H11, electrical=False): 0.0}
     sent = (H11, R2, 6.0, 0.0, 0.0), (H12, R3, 9.5)
     found = Network(single_homed(FABRIC)).find(*sent, received=received)
@@ -183,14 +184,14 @@ def test_averages_may_lag_behind_what_fills_an_uplink():
 
 
 def test_one_reading_that_holds_what_was_sent_in_two_fills_no_uplink():
-    """A busy Open vSwitch brings counters up to date late."""
+    """A busy Open vSwitch updates counters late."""
     found = Network().find((H11, R2, 6.6, 12.6, 0.3))
     assert not found.constrained.any()
     assert found.wanted_mbps[R1, R2] == pytest.approx(6.6 * HEADROOM)
 
 
 def test_nothing_is_learnt_of_what_may_be_full():
-    """One reading tells of a full uplink, or of a calm one after it: neither shows a demand."""
+    """One reading shows a full uplink, or a calm one after it: neither shows a demand."""
     for average_mbps, latest_mbps, least_mbps in ((3.0, 9.5, 0.0), (9.0, 0.5, 0.5)):
         network = Network()
         network.find((H11, R2, average_mbps, latest_mbps, least_mbps))
@@ -244,7 +245,7 @@ def test_servers_that_share_their_racks_uplink(attach):
 
 
 def test_counters_before_a_full_queue_may_show_more_than_it_lets_through():
-    """Datagrams at thrice the uplink's rate beside TCP: no reading is in doubt."""
+    """Datagrams at three times the uplink's rate beside TCP: no reading is in doubt."""
     network = Network()
     found = network.find((H11, R2, 30.0), (H11, R3, 1.5))
     assert found.constrained[R1, [R2, R3]].all()
@@ -252,14 +253,16 @@ def test_counters_before_a_full_queue_may_show_more_than_it_lets_through():
 
 
 def test_datagrams_that_an_uplink_loses_fill_no_queue_behind_it():
-    """Of H11's 30 Mb/s its uplink passes 10, of 20 that R3 may receive."""
+    """The uplink of H11 passes 10 of H11's 30 Mb/s, of the 20 that R3 may receive."""
     found = Network().find((H11, R3, 30.0), (H21, R3, 1.0))
     assert found.constrained[R1, R3]
     assert not found.constrained[R2, R3]
 
 
 def test_datagrams_that_overrun_an_uplink_show_their_size_and_greedy_traffic_is_tried_first():
-    """Uplinks of 10 Mb/s: one server sends 30 into its own, another's TCP all that it gets."""
+    """Uplinks of 10 Mb/s: one server sends 30 into its uplink, another server's TCP uses its full
+    rate.
+    """
     found = Network().find((H11, R2, 9.5), (H12, R3, 30.0))
     assert found.constrained[R1, [R2, R3]].all()
     assert found.wanted_mbps[R1, [R2, R3]] == pytest.approx([100.0, 100.0])
@@ -292,7 +295,7 @@ def test_what_waits_is_wanted_and_no_more():
 @pytest.mark.parametrize("connections", [0, 1])
 def test_who_claims_too_little_wants_what_is_measured_at_least(claimed_mbps, connections):
     claim = waiting((H11, R2, claimed_mbps, claimed_mbps, connections))
-    sent = (H11, R2, 7.2), (H11, R3, 2.0)  # on a full uplink, or on one with room
+    sent = (H11, R2, 7.2), (H11, R3, 2.0)  # on a full uplink, or on an uplink with room
     held_back = Network().find(*sent, backlog=claim)
     assert held_back.constrained[R1, R2]
     assert (held_back.wanted_mbps >= held_back.sent_mbps).all()
@@ -302,7 +305,7 @@ def test_who_claims_too_little_wants_what_is_measured_at_least(claimed_mbps, con
 
 
 def test_slots_are_as_long_as_pairs_want():
-    """Two racks that share the only plane with a third: before, estimates were all alike."""
+    """Two racks that share the only plane with a third: before, all estimates were equal."""
     found = Network().find((H11, R2, 6.0), (H11, R3, 2.0))
     planning = Planning(FABRIC, Policy())
     slots = SlotPolicy(slot_s=1.0, week_s=10.0)
@@ -313,7 +316,7 @@ def test_slots_are_as_long_as_pairs_want():
 
 
 def test_connections_say_more_than_shares_do():
-    """Two uplinks are full, one with a single connection and one with nine, to the same server."""
+    """Two full uplinks, with one and with nine connections, to the same server."""
     sent = (H11, R3, 9.5), (H21, R3, 9.5)
     into = {Inlet(2 * R3, electrical=False): 19.0, Inlet(2 * R3 + 1, electrical=False): 0.0}
     by_shares = Network().find(*sent, received=into)
@@ -410,7 +413,7 @@ def test_a_server_faster_than_it_is_configured(caplog):
 
 
 def test_a_server_slower_than_it_is_configured_wants_what_is_measured(caplog):
-    """Its link is full at 60 Mb/s of 1,000: nobody sees that, and nothing else holds it back."""
+    """Its link is full at 60 Mb/s of 1,000: no counter shows that, and no other limit exists."""
     network = Network(replace(FABRIC, server_rate_mbps=1000.0))
     ports = {CIRCUIT.a: 60.0, CIRCUIT.b: 0.0}
     found = network.find((H11, R2, 60.0), state=JOINED, ports=ports)
@@ -422,7 +425,7 @@ def test_a_server_slower_than_it_is_configured_wants_what_is_measured(caplog):
 
 @pytest.mark.parametrize("faster", [1.2, 10.0])
 def test_above_a_configured_rate_it_is_the_measured_rate_and_not_the_ports(caplog, faster):
-    """With an agent, too: what waits beyond a link that is said to be full can't be believed."""
+    """Even with an agent: a backlog beyond a link reported as full is not credible."""
     network = Network()
     mbps = faster * FABRIC.server_rate_mbps
     ports = {CIRCUIT.a: 90.0, CIRCUIT.b: 0.0}

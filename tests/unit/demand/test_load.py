@@ -1,4 +1,4 @@
-"""The load of the last hour: what is kept, what is unknown, what leaves."""
+"""The load of the last hour: kept samples, unknown samples, and dropped columns."""
 
 import math
 import threading
@@ -153,8 +153,8 @@ def test_pairs_that_carry_most_are_kept_and_the_highest_rate_comes_first():
     take(log, 10.0, (), {}, pairs(r1_r2=2, r3_r4=45))
     found = told(log, 10.0).pairs
     assert [(int(one.src), int(one.dst), known(one.mbps)) for one in found] == [
-        (0, 1, [50.0, 2.0]),  # it carried most in the hour
-        (2, 3, [None, 45.0]),  # it took the place of r1 to r3: nobody kept what it had before
+        (0, 1, [50.0, 2.0]),  # the busiest in the hour
+        (2, 3, [None, 45.0]),  # in place of r1 to r3, whose earlier samples are dropped
     ]
     asked = told(log, 10.0, racks=[RackId(2), RackId(0)]).pairs
     assert [known(one.mbps) for one in asked] == [[None, None]] * 2, "unknown, never 0"
@@ -176,7 +176,7 @@ def test_memory_is_bounded_by_the_fabric():
     assert (len(fabric.racks), len(fabric.planes)) == (320, 32)
     log = LoadLog(fabric, STEP_S)
     size_bytes = log.size_bytes
-    assert size_bytes == 14_745_600 + 1_474_560 + 16_832  # as the module says
+    assert size_bytes == 14_745_600 + 1_474_560 + 16_832  # as documented in the module
     rng = np.random.default_rng(1)
     for step in range(5):
         take(log, step * STEP_S, (), {}, rng.random((320, 320)))
@@ -185,7 +185,7 @@ def test_memory_is_bounded_by_the_fabric():
 
 
 class Poller:
-    """Counters that were all heard, and all at 0, where anything is polled."""
+    """Counters of all ports, all read and at 0, where anything is polled."""
 
     def __init__(self, enabled):
         self.enabled = enabled

@@ -1,4 +1,4 @@
-"""The poller on connections in memory, with a clock of its own."""
+"""The poller on connections in memory, with a simulated clock."""
 
 import logging
 import struct
@@ -38,7 +38,7 @@ def port_entry(number, tx_bytes):
 
 
 class Switch:
-    """Answers what ``body`` says, in two parts, from another thread's point of view at once."""
+    """Answers with ``body``, in two parts, from another thread, at once."""
 
     address = "192.0.2.1:40000"
 
@@ -88,7 +88,7 @@ def start(fleet):
 
 
 def sends(mbps, to, clock=time.monotonic):
-    """Counters of a server that has sent to rack ``to`` since the start."""
+    """Counters of a server that has sent only to rack ``to`` since the start."""
     started_s = clock()
     return lambda: flow_entry(to, int((clock() - started_s) * mbps * MBIT))
 
@@ -98,7 +98,7 @@ def test_counters_become_rates(fleet, start):
     Switch(fleet, SERVERS[2], sends(20, to=0))
     poller = start()
 
-    def are_right() -> bool:  # one that was read late, on a busy machine, is not
+    def are_right() -> bool:  # a switch that was read late, on a busy machine, is not missing
         rates = poller.rates_mbps()
         wanted = [pytest.approx(80, rel=0.5), pytest.approx(20, rel=0.5)]
         return [rates[0, 1], rates[2, 0]] == wanted and poller.freshness()[0] < 10 * INTERVAL_S
@@ -113,7 +113,7 @@ def test_counters_become_rates(fleet, start):
 def test_sums_of_another_number_than_racks_are_malformed_and_others_count(
     fleet, start, caplog, number
 ):
-    """As of a worker of another release, or another configuration."""
+    """As from a worker of another release, or another configuration."""
 
     class Summed:
         address, takes_sums = "192.0.2.1:1", True
@@ -208,8 +208,9 @@ def test_rules_that_count_no_rack_are_passed_over(fleet, start):
 
 
 def test_servers_links_are_counted_where_they_receive(fleet, start):
-    """At their switch's port: what it sends there, and what it hears from the electrical network
-    where that has a port of its own."""
+    """At the steering switch's port: bytes sent there, and bytes received from the electrical
+    network if the switch has such a port.
+    """
     started_s = time.monotonic()
 
     def ports():

@@ -16,7 +16,7 @@ def schedule(count=4, interval_s=1.0, timeout_s=0.5, window=100):  # timed: on t
 
 
 def run(polls, until_s, answers_in_s):
-    """(time, switch) of every question; ``answers_in_s`` says how long each takes to answer."""
+    """(Time, switch) of every request; ``answers_in_s``: delay of each reply."""
     now_s, asked, under_way = 10.0, [], []
     while now_s <= until_s:
         for at_s, switch in [one for one in under_way if one[0] <= now_s]:

@@ -1,4 +1,4 @@
-"""Predictors, each on a demand that it is made for, and the measure of their errors."""
+"""Predictors, each on a suitable demand, and the measure of their errors."""
 
 import math
 from itertools import pairwise
@@ -21,7 +21,7 @@ def forecast(prediction, **policy):
 
 
 def run(one, mbps_at, seconds):
-    """A reading a second of the demand from r1 to r2; what is foretold in the end."""
+    """A reading per second of the demand from r1 to r2; returns the final prediction."""
     for second in range(seconds):
         demand = np.zeros((3, 3))
         demand[R1, R2] = mbps_at(second)
@@ -69,7 +69,7 @@ def test_a_season_comes_again():
 
 
 def test_a_season_is_foretold_for_the_horizon_and_not_for_later():
-    """A daily job from two to four, while a phase is 45 minutes long and the horizon 10 s."""
+    """A daily job from two to four, with phases of 45 minutes and a horizon of 10 s."""
     day_s, hour_s = 86_400.0, 3600.0
     one = forecast(Prediction.SEASONAL, season_s=day_s)
     for hours, foretold in ((1.4, 0.0), (2.4, 900.0), (3.4, 900.0), (5.0, 0.0)):
@@ -98,7 +98,7 @@ def test_errors_are_those_of_each_pair():
         demand[R1, R2], demand[R1, R3] = 30.0, 50.0 if second == 0 else 10.0
         one.see(demand, float(second))
     latest_report = one.latest_report()
-    # 30 as foretold; 50 foretold, and 50 for one second, 10 for nine.
+    # 30 as predicted; 50 predicted, and 50 for one second, 10 for nine
     assert latest_report.error_mbps[R1].tolist() == [0.0, 0.0, pytest.approx(36.0)]
     assert latest_report.error_share == pytest.approx(36 / 44)
 

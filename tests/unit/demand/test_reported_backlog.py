@@ -1,4 +1,4 @@
-"""What agents report, and how much of it counts."""
+"""Agents' reports, and their credible part."""
 
 import numpy as np
 import pytest
@@ -28,9 +28,9 @@ def believe(claimed, counted, sending):
     ("mb", "counted_mbps", "mbps"),
     [
         (10, 9, 80),
-        (10, 0, 0),  # nobody saw a byte of it
-        (10, 0.5, 50),  # a trickle does not carry any claim
-        (1000, 10, 990),  # no more than the link has left
+        (10, 0, 0),  # no counter saw a byte
+        (10, 0.5, 50),  # a trickle does not support any claim
+        (1000, 10, 990),  # no more than the link's remaining rate
         (1000, 1000, 0),
     ],
 )
@@ -42,10 +42,10 @@ def test_what_is_believed_of_one_claim(mb, counted_mbps, mbps):
 @pytest.mark.parametrize(
     ("mb", "counted_mbps", "mbps"),
     [
-        (10, 9, 8),  # within ten seconds, and not beside what is sent
+        (10, 9, 8),  # within ten seconds, and beyond the sent rate
         (10, 0, 0),
         (100, 0.5, 50),
-        (1000, 1000, 800),  # also on a link that is full
+        (1000, 1000, 800),  # also on a full link
         (2000, 1000, 1000),
     ],
 )
@@ -56,7 +56,9 @@ def test_what_is_believed_of_a_volume(mb, counted_mbps, mbps):
 
 @given(st.floats(0, 10), st.floats(0, 3 * LINK_MBPS))
 def test_what_is_believed_comes_on_top_of_what_is_counted(mb, counted_mbps):
-    """Who claims too little, or sends more than its link is said to carry, takes nothing away."""
+    """An agent that claims too little, or sends beyond its link's stated rate, takes nothing from
+    others.
+    """
     found = believe(reported((0, 1, mb), connections=1), [counted_mbps], [counted_mbps])
     assert found.mbps[0] >= 0
     assert found.mbps[0] + counted_mbps <= max(LINK_MBPS, counted_mbps) * (1 + 1e-9)

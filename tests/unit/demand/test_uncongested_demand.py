@@ -4,7 +4,7 @@ from hydra.demand.uncongested_demand import KnownDemand
 
 
 def known_at(now_s, mbps):
-    """Of two racks: the first wanted so much of the other, and nothing was in its way."""
+    """Demand of two racks: the first rack's measured demand, without congestion."""
     known = KnownDemand(2, memory_s=60.0)
     known.learn(pair(mbps), np.array([[False, True], [False, False]]), now_s)
     return known

@@ -1,4 +1,4 @@
-"""Made-up results of both experiments, of the size that real runs have."""
+"""Made-up results of both experiments, of the size of real runs."""
 
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
 from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult, TcpRun, UdpRun

@@ -23,7 +23,7 @@ def test_a_timeline_is_taken_apart_by_substep() -> None:
     assert delay.retag_ms == 12.0
     assert delay.mirrors_ms == 44.0
     assert delay.gate_ms == 3.0
-    # Without their 25 ms the mirrors would still have been the last to finish, at 63.
+    # Without their 25 ms, the mirrors would still have finished last, at 63.
     assert delay.delay_without_mirrors_ms == pytest.approx(26.0)
 
 

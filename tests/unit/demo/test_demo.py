@@ -136,5 +136,5 @@ def test_the_time_left_follows_what_past_phases_took(monkeypatch: pytest.MonkeyP
             pass
     lines = sink.getvalue().splitlines()
     assert "1 min 40 s left" in lines[0]
-    # 200 s for the 50 s that were expected, beside 5 s of belief in the expectation
+    # 200 s for an expected 50 s, with 5 s of weight for the expectation
     assert "3 min 06 s left" in lines[1]

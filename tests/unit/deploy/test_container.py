@@ -1,4 +1,4 @@
-"""deploy/container by hadolint; docs/machines.md says when an image was last built."""
+"""deploy/container, checked by hadolint; docs/machines.md has the date of the last image build."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def test_the_linter_has_nothing_to_say():
 
 
 def test_the_linter_finds_who_is_root(tmp_path):
-    """It does look."""
+    """The checker finds a fault."""
     file = tmp_path / "Containerfile"
     file.write_text(FILE.read_text().replace("USER 6653", "USER root"))
     assert "DL3002" in complaints(file)
 
 
 def test_the_container_is_nobody_s_root_and_tells_how_it_is():
-    """What is said in front of `podman run` needs both: a read-only root, and no capabilities."""
+    """The documented `podman run` has both restrictions: a read-only root, and no capabilities."""
     lines = FILE.read_text().splitlines()
     stage = lines[max(at for at, line in enumerate(lines) if line.startswith("FROM")) :]
     kinds = [line.split()[0] for line in stage if line and line[0].isalpha()]

@@ -1,4 +1,4 @@
-"""deploy/prometheus and deploy/grafana, by Prometheus itself."""
+"""deploy/prometheus and deploy/grafana, checked by Prometheus itself."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ def promtool(*arguments):
 
 @pytest.fixture(scope="module")
 def controller():
-    """What Prometheus scrapes."""
+    """The metrics page that Prometheus scrapes."""
     fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
     service = FakeService(fabric)
     service.week = week_of(fabric)
@@ -63,7 +63,7 @@ def controller():
 
 @pytest.fixture(scope="module")
 def exposed(controller):
-    """Names of all metrics, also of those that have no samples yet."""
+    """Names of all metrics, also of metrics without samples yet."""
     text = plain_http.get(f"{controller.url}/metrics").text
     families = re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE)
     parts = {"histogram": ("_bucket", "_sum", "_count")}
@@ -71,7 +71,7 @@ def exposed(controller):
 
 
 def test_every_metric_is_in_the_page_about_watching(controller):
-    """Under its name without ``hydra_``, in the table of metrics; and no other name is."""
+    """Under its name without ``hydra_``, in the table of metrics; the table has no other names."""
     text = plain_http.get(f"{controller.url}/metrics").text
     served = set(re.findall(r"^# TYPE hydra_(\w+) ", text, re.MULTILINE))
     guide = (ROOT / "docs" / "watching.md").read_text()
@@ -125,9 +125,9 @@ def test_every_alert_has_a_section_in_the_page_about_watching():
 COUNTED = re.compile(r"(?:increase|rate)\((\w+)[{\[]")
 """A counter in a rule or a panel."""
 NOBODY_BEGINS = {"job", "instance"}
-"""Labels that Prometheus gives."""
+"""Labels added by Prometheus."""
 NAMED = {"worker", "device"}
-"""Labels whose values are names of one network."""
+"""Labels whose values are names in a network."""
 BUSY = {"hydra_device_errors_total", "hydra_command_failures_total"}
 """Counters that may stand above 0 at the first scrape."""
 
@@ -143,7 +143,7 @@ def counters(text):
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
-    """Counters of a controller that has just started, and whose devices are not there."""
+    """Counters of a controller that has just started, with missing devices."""
     folder = tmp_path_factory.mktemp("fresh")
     rest = f"127.0.0.1:{free_port()}"
     document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
@@ -175,7 +175,7 @@ def fresh(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fresh_worker():
-    """The same of a worker that the controller has just heard of."""
+    """The counters of a worker that has just connected to the controller."""
     fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
     app = create_app(
         FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers(just_known=True)
@@ -192,12 +192,14 @@ def test_every_counter_that_rules_and_panels_use_is_there(fresh, fresh_worker):
     asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     asked += [expression for _, expression in asked_by_grafana()]
     counted = {name for expression in asked for name in COUNTED.findall(expression)}
-    counted = {name for name in counted if name.endswith("_total")}  # not those of percentiles
+    counted = {
+        name for name in counted if name.endswith("_total")
+    }  # without counters of percentiles
     assert len(counted) >= 12
     assert counted <= fresh.keys() | fresh_worker.keys()
 
 
-LABELS = {  # of each counter that has labels
+LABELS = {  # of each labelled counter
     "hydra_reconfigurations_total": {
         "trigger": TRIGGERS,
         "state": ("done", "partial", "refused", "failed"),
@@ -229,7 +231,7 @@ def test_every_counter_begins_at_0_with_every_value_of_its_labels(fresh, fresh_w
         assert all(one.keys() == labels.keys() for one, _ in some), f"LABELS lacks some of {name}"
         began = {tuple(one[key] for key in labels) for one, _ in some}
         assert began == set(product(*labels.values())), name
-        # The start itself asks devices that are not there.
+        # The start itself sends requests to missing devices.
         assert name in BUSY or {value for _, value in some} == {0.0}, name
 
 
@@ -254,7 +256,7 @@ def test_rules_are_tested_with_series_that_begin_as_the_controllers_do(fresh, fr
 
 
 def test_triggers_are_those_that_the_controller_names():
-    """Other words would be series that begin late, and are counted as one."""
+    """Other words would be series that begin late, and are counted as a single series."""
     rooms = (ROOT / "apps" / "controller").rglob("*.py")
     text = "".join(path.read_text() for path in rooms)
     named = set(re.findall(r'\.enter\(\s*f?"(\w+)', text))
@@ -273,7 +275,7 @@ def test_triggers_are_those_that_the_controller_names():
 
 
 def asked_by_grafana():
-    """What panels ask, and what marks incidents on them, by title."""
+    """Queries of panels, and queries of the incident marks, by title."""
     board = json.loads((DEPLOY / "grafana" / "hydra.json").read_text())
     marks = board["annotations"]["list"]
     assert [mark["name"] for mark in marks][:2] == ["What is wrong", "Circuits lost"]

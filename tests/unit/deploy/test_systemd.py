@@ -1,4 +1,4 @@
-"""deploy/systemd by systemd's own checkers, and what a controller tells a service manager."""
+"""deploy/systemd, checked by systemd's own checkers, and a controller's notifications."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ ROOT = Path(__file__).parents[3]
 UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/opt/hydra/bin/hydra"
 WATCHDOG_S = 6.0
-"""It is told in half of that; a busy machine keeps it from that for up to 3 s."""
+"""The notification comes at half of that interval; a busy machine delays it by up to 3 s."""
 EXPOSED_AT_MOST = 1.5
-"""Of 10, as `systemd-analyze security` counts."""
+"""Of 10, as counted by `systemd-analyze security`."""
 
 
 @pytest.fixture(params=["hydra.service", "hydra-worker.service"])
@@ -60,14 +60,16 @@ def test_the_unit_exposes_little(unit):
 
 
 def test_a_setting_that_is_none_is_found(unit):
-    """The checker does check."""
+    """The checker finds a fault."""
     unit.write_text(unit.read_text().replace("WatchdogSec=30", "WatchdogSec=often"))
     assert re.search("Failed to parse .*often", analyze("verify", "--man=no", unit).stderr)
 
 
 @pytest.mark.parametrize("name", ["hydra-agent.service", "hydra-worker.service"])
 def test_what_is_always_started_again_is_not_given_up(name):
-    """However soon it ends: by default systemd starts a unit five times in ten seconds at most."""
+    """For any life of the process: by default systemd starts a unit five times in ten seconds at
+    most.
+    """
     lines = (UNITS / name).read_text().splitlines()
     told = dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
     assert told["Restart"] == "always"
@@ -78,7 +80,7 @@ def test_what_is_always_started_again_is_not_given_up(name):
 
 @pytest.fixture
 def manager(tmp_path):
-    """The socket of a service manager, as the environment names it from now on."""
+    """The socket of a service manager, named by the environment from now on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         listening.settimeout(PATIENCE_S)
@@ -103,8 +105,8 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
         told_s.append(time.monotonic())
     assert max(b - a for a, b in pairwise(told_s)) < WATCHDOG_S
     os.kill(supervised.process.pid, signal.SIGSTOP)
-    manager.settimeout(WATCHDOG_S)  # timed: systemd waits so long
-    with pytest.raises(TimeoutError):  # systemd would end it now
+    manager.settimeout(WATCHDOG_S)  # timed: systemd's wait
+    with pytest.raises(TimeoutError):  # systemd would end the process now
         while True:
             manager.recv(100)
     os.kill(supervised.process.pid, signal.SIGCONT)
@@ -118,7 +120,7 @@ def test_a_controller_is_ready_lives_hangs_and_stops_in_the_eyes_of_systemd(mana
 
 
 def test_systemd_understands_the_agent_that_sees_containers(tmp_path):
-    """The drop-in adds what setns takes, and nothing else."""
+    """The drop-in adds the requirements of setns, and nothing else."""
     name = "hydra-agent.service"
     text = (UNITS / name).read_text()
     (tmp_path / name).write_text(

@@ -1,4 +1,4 @@
-"""The code blocks of all documents, and the commands in them."""
+"""The code blocks of all documents, and their commands."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ def blocks(document: Path) -> list[tuple[str, str]]:
 
 
 def commands(document: Path) -> list[str]:
-    """What the document has its readers type: the lines of its shell blocks, without comments and
-    without settings of the environment in front."""
+    """Commands that the document's readers type: lines of its shell blocks, without comments and
+    without leading environment settings.
+    """
     shell = [text for language, text in blocks(document) if language == "sh"]
     lines = [line for text in shell for line in text.replace("\\\n", " ").splitlines()]
     typed = (line.split(" #")[0].strip() for line in lines)
@@ -26,7 +27,7 @@ def commands(document: Path) -> list[str]:
 
 
 def all_commands() -> list[str]:
-    """Once each."""
+    """Each command once."""
     return sorted({command for document in DOCUMENTS for command in commands(document)})
 
 

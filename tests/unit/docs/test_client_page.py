@@ -1,4 +1,4 @@
-"""docs/client.md has each method and error of the client, and its snippet for a refusal works."""
+"""docs/client.md has each method and error of the client, and a working snippet for a refusal."""
 
 import inspect
 import re
@@ -50,7 +50,7 @@ def classes(hint):
 
 
 def test_documents_that_a_program_names_are_at_the_top():
-    """Documents in arguments of methods, and the gap, which programs tell from events."""
+    """Documents in arguments of methods, and the gap, which programs distinguish from events."""
     hints = [
         hint
         for method in vars(HydraClient).values()

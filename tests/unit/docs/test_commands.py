@@ -1,4 +1,4 @@
-"""Every command in the documents is run: here, or by the test that is named here."""
+"""Every command in the documents is run: here, or by a test named here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ELSEWHERE = {
     "make image": "tests/integration/test_container_image.py",
     "make site": "tests/unit/docs/test_site.py",
 }
-"""Beginning of a command: the test that runs it, with what it needs."""
+"""Beginning of a command: the test that runs the command, with the necessary surroundings."""
 OF_THE_MACHINE = {
     "apt-get install",
     "pip install .",
@@ -75,9 +75,9 @@ OF_THE_MACHINE = {
     "systemctl",
     "journalctl",
 }
-"""What changes, or asks, the machine that it is typed on: no test may."""
+"""Commands that change or query the reader's machine: no test may run them."""
 LIMITS = {"hydra top": "--count 1", "hydra watch": "--count 1", "hydra record": "--duration 0.5"}
-"""For what would go on and on; the last one counts where an option comes twice."""
+"""Options that end endless commands; of a repeated option, the last value counts."""
 BEFORE = {
     "hydra ca issue": ["hydra ca create --dir ca"],
     "hydra ca issue rest --renew": [
@@ -97,7 +97,7 @@ BEFORE = {
         "hydra quarantine clear r2 hyt-r2-p2",
     ],
 }
-"""What a reader has done before."""
+"""Earlier commands of a reader."""
 
 
 def matches(start: str, command: str) -> bool:
@@ -114,7 +114,7 @@ def is_run_here(command: str) -> bool:
 
 @pytest.fixture
 def desk(tmp_path, monkeypatch, rest, service, network):
-    """A folder with what a reader has, and a controller that answers."""
+    """A folder with a reader's files, and a controller that answers."""
     shutil.copytree(ROOT / "configs", tmp_path / "configs")
     document = yaml.safe_load((ROOT / "configs" / "demo.yaml").read_text())
     document["controller"]["journal"] = str(tmp_path / "journal.db")
@@ -132,7 +132,7 @@ def desk(tmp_path, monkeypatch, rest, service, network):
 
 
 def type_in(command: str, service):
-    """As a shell would: what is behind ``>`` gets the output; the end of a pipe is not ours."""
+    """Split as in a shell: the target of ``>`` gets the output; the rest of a pipe is ignored."""
     words, _, target = re.split(r"\s(?:\||&&)\s", command)[0].partition(" > ")
     limit = LIMITS.get(longest_match(LIMITS, command), "")
     identifier = next((one.id for one in service.reservations()), "none")
@@ -156,7 +156,7 @@ def test_it_runs(command, desk, service):
     "command", [one for one in starting_with("hydra ") if not is_run_here(one)]
 )
 def test_its_options_are_ours(command, desk, monkeypatch):
-    """Of what another test runs with other arguments; nobody is there to be asked."""
+    """For commands that another test runs with other arguments; no questions are asked."""
     monkeypatch.setattr(click.Option, "prompt_for_value", click.Option.get_default)
     monkeypatch.setattr(click, "prompt", lambda _text, default, **_options: default)
     words = shlex.split(re.split(r"\s(?:\||&&|>)\s", command)[0])[1:]
@@ -185,7 +185,7 @@ for module in sys.argv[1:]:
     told[module] = output.getvalue()
 json.dump(told, sys.stdout)
 """
-"""What each of these modules says of itself; most of what they import is the same."""
+"""Docstrings of these modules; most of their imports are the same."""
 
 
 def module_of(command: str) -> str:
@@ -194,7 +194,7 @@ def module_of(command: str) -> str:
 
 @cache
 def helps() -> dict[str, str]:
-    """By module, of all that documents show."""
+    """By module, all commands in documents."""
     told = subprocess.run(
         [sys.executable, "-c", HELP, *sorted({*map(module_of, starting_with("python -m "))})],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of the core is what the tests' markers say."""
+"""CONTRIBUTING.md's list of the core agrees with the tests' markers."""
 
 import re
 from pathlib import Path

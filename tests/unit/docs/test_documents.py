@@ -1,4 +1,4 @@
-"""The documents point at what exists, and say of every block what it holds."""
+"""Links of the documents lead to existing targets, and every block names its language."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def test_links_lead_somewhere(document):
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_commands_are_told_from_other_text(document):
-    """What is no `sh` block is not typed by anybody, and no test runs it."""
+    """Blocks other than `sh` are not typed, and no test runs them."""
     assert {language for language, _ in blocks(document)} <= LANGUAGES

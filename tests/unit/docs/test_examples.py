@@ -27,8 +27,9 @@ pytestmark = pytest.mark.takes(8)
 
 EXAMPLES = ROOT / "examples"
 SPARK_EVENTS = Path(__file__).with_name("spark-4.3.0-events.jsonl")
-"""Those of executors, jobs and stages, without what describes their data, of a cluster on two
-servers of configs/demo.yaml."""
+"""Spark's events of executors, jobs and stages, without descriptions of data, of a cluster on two
+servers of configs/demo.yaml.
+"""
 MOST_LINES = 20
 ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 
@@ -49,7 +50,7 @@ def test_each_has_twenty_lines_of_code_at_most():
 
 
 def code_of(path: Path) -> list[str]:
-    """Lines without docstrings, comments, and blank ones."""
+    """Number of lines without docstrings, comments, and blank lines."""
     text = re.sub(r'^ *""".*?"""$', "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
     return [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
 
@@ -87,7 +88,7 @@ def test_a_reservation_from_18_00_is_told_of_and_released(end, released):
 
 
 def test_a_ring_is_held_while_a_job_runs_in_its_order(tmp_path):
-    """The job is a stand-in for mpirun; the network behind REST, too."""
+    """mpirun and the network behind REST are stand-ins."""
     service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
     server = RestServer(create_app(service), "127.0.0.1", 0)
     server.start()
@@ -166,9 +167,9 @@ def test_a_compressed_log_of_spark_is_refused_with_the_remedy():
 
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
-    """The events of a real run, as they reach the file: Spark writes out its buffer with the end
-    of a stage, and not with the beginning of the next one, which fetches. The network behind REST
-    is a stand-in.
+    """The events of a real run, with the file's timing: Spark writes its buffer at the end of a
+    stage, not at the beginning of the next stage, which fetches. The network behind REST is a
+    stand-in.
     """
     service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
     server = RestServer(create_app(service), "127.0.0.1", 0)
@@ -276,7 +277,7 @@ def test_algorithms_are_compared_without_a_controller():
 
 
 def test_the_cells_of_study_ipynb_run_in_order(tmp_path):
-    """In one namespace, as a notebook's kernel runs them; without Jupyter."""
+    """In a single namespace, as in a notebook's kernel; without Jupyter."""
     notebook = json.loads((EXAMPLES / "study.ipynb").read_text())
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]

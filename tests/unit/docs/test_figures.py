@@ -1,4 +1,4 @@
-"""The page of figures says what the committed figures say, and each benchmark has some."""
+"""The page of figures agrees with the committed figures, and each benchmark has figures."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""examples/own_package, installed by pip into a folder of its own, and used from there."""
+"""examples/own_package, installed by pip into a separate folder, and used from there."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def there(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def run(there, tmp_path):
-    """Runs Python with the package beside HydRA, in an empty folder."""
+    """Runs Python with the package in addition to HydRA, in an empty folder."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -142,7 +142,7 @@ def test_its_driver_moves_mirrors_and_says_what_became_of_it(monkeypatch):
         assert switch.cross_connects() == {CrossConnect(1, 18)}
         switch.change([CrossConnect(1, 18)], [])
         assert switch.cross_connects() == set()
-        with closing(bench.driver()) as other:  # who does not like to lose it
+        with closing(bench.driver()) as other:  # the test protects the working directory
             other.change([], [CrossConnect(1, 18)])
         with pytest.raises(DeviceError, match="port 18 is connected to 1"):
             switch.change([], [CrossConnect(2, 18)])

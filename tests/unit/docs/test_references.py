@@ -1,4 +1,4 @@
-"""Files and names that documents and docstrings refer to are there."""
+"""Files and names in documents and docstrings exist."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ NO_MODULES = {
     "topology.conf",
     "topology.yaml",
 }
-"""Any benchmark, groups of entry points, an event and an attribute of spans: named in that form."""
+"""Any benchmark, groups of entry points, an event and an attribute of spans: names in the same
+form.
+"""
 CHANGES = ROOT / "docs" / "architecture.md"
 
 
 def missing_files(text: str) -> list[str]:
-    """The start of a name is enough: ``docs/decisions/0002``."""
+    """The start of a name suffices: ``docs/decisions/0002``."""
     return [name for name in FILE.findall(text) if not any(ROOT.glob(name.rstrip("/") + "*"))]
 
 
 @cache
 def looked_through(module: Path) -> tuple[str, frozenset[str]]:
-    """Its docstrings and comments; and what it defines or takes from others, at any depth."""
+    """Its docstrings and comments, and its defined and imported names, at any depth."""
     source = module.read_text()
     strings, names = [], set()
     for node in ast.walk(ast.parse(source)):
@@ -71,7 +73,7 @@ def names_in(module: Path) -> frozenset[str]:
 
 
 def is_there(name: str) -> bool:
-    """Whether ``name``, from a package of ours on, is a module or something that one holds."""
+    """True if ``name``, from a package of HydRA on, is a module or an attribute of a module."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath(*parts[:count])
@@ -120,7 +122,7 @@ def test_docstrings_refer_to_what_is_there():
 
 
 def test_programs_in_strings_import_what_is_there():
-    """Tests and benchmarks start small programs of their own, which no linter reads."""
+    """Tests and benchmarks start small programs, which no linter reads."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in SOURCES
@@ -131,7 +133,7 @@ def test_programs_in_strings_import_what_is_there():
 
 
 def test_where_to_go_is_told_for_each_change():
-    """Each row names a file or folder to go to; that they exist is tested above."""
+    """Each row names a file or folder; the test above checks that they exist."""
     text = CHANGES.read_text()
     table = text.partition("## To change X, go to Y\n")[2].partition("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]

@@ -1,4 +1,4 @@
-"""Results of full runs that are committed: complete, and honest about what they missed."""
+"""Committed results of full runs: complete, with all missed targets."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def test_it_is_of_a_full_run_and_what_it_missed_is_told(name):
 
 @pytest.mark.parametrize("name", LINES)
 def test_it_is_what_its_raw_data_say(name):
-    """And in the words of this version: ``hydra experiment conclude`` brings them up to date."""
+    """And in the words of this version: ``hydra experiment conclude`` updates the results."""
     result = json.loads((RESULTS / name / "result.json").read_text())
     kept = repetitions.read(RESULTS / name, load(name))
     assert kept.begun.full

@@ -1,4 +1,4 @@
-"""docs/security.md names tests that exist, for nearly every defence."""
+"""docs/security.md names existing tests, for nearly every defence."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ def test_every_named_test_exists():
 
 
 def test_the_same_follows_a_test():
-    """In tables of threats: a row that says "the same" comes after one that names a test."""
+    """In tables of threats, a row with "the same" comes after a row that names a test."""
     before = ""
     for line in TEXT.splitlines():
         shown_by = line.rstrip(" |").rpartition("|")[2].strip() if line.startswith("|") else ""

@@ -1,4 +1,4 @@
-"""The documents as a site: it builds without a warning, hangs together and is whole."""
+"""The documents as a site: the build gives no warning, and links and pages are complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .blocks import ROOT
 
 
 class Page(HTMLParser):
-    """What a page links to, what it loads, and the places in it that can be linked to."""
+    """Links of a page, its loaded files, and its link targets."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """(folder, pages by path in it)"""
+    """(Folder, pages by path in the folder)"""
     folder = tmp_path_factory.mktemp("site")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder],

@@ -1,4 +1,4 @@
-"""The documents stay short: who adds a fact drops another one, or links to it."""
+"""The documents stay short: for each new fact, another fact goes, or becomes a link."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from .blocks import ROOT
 
 MOST_WORDS = 45_000
-"""Of all pages below docs/."""
+"""Limit for all pages below docs/ together."""
 PAGES = {"benchmarks.md": 2_500}
 """Further pages with a limit."""
 MADE_FROM_CODE = ("| key | default |", "| type | status |")
-"""Headings of the tables that are the code's own texts: the policy's keys, the API's problems."""
+"""Headings of tables made from code: the policy's keys, the API's problems."""
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _WORD = re.compile(r"\S*\w\S*")
 

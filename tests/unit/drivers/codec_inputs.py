@@ -1,4 +1,4 @@
-"""What may be done with any codec's input, for fuzzing: kept inputs, and what must hold of each."""
+"""Inputs of all codecs for fuzzing: kept inputs, and properties of every input."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ class Outcome:
 class Codec:
     name: str
     decode: Callable[[Sequence[bytes]], Outcome]
-    """Feeds these chunks; lets nothing but the codec's own error be told as an outcome."""
+    """Feeds these chunks; any error except the codec's own escapes."""
     encode: Callable[[object], bytes]
     parse: tuple[Callable[[str], object], ...]
     parse_error: type[Exception]
 
     def check(self, data: bytes) -> Outcome:
-        """Raises AssertionError, or what escaped, for an input that a codec does not take well."""
+        """Raises AssertionError, or the escaped error, for an input that a codec handles
+        wrongly.
+        """
         whole = self.decode([data])
         singly = self.decode([data[n : n + 1] for n in range(len(data))])
         assert whole == singly, "split differently, read differently"
@@ -67,7 +69,9 @@ class Codec:
 
 
 def _fed(decoder: Any, take: str, error: type[Exception]) -> Callable[[Sequence[bytes]], Outcome]:
-    """Feeds a new decoder, which ``decoder`` makes, and takes what there is after each chunk."""
+    """Feeds a new decoder, made by ``decoder``, and takes the available messages after each
+    chunk.
+    """
 
     def decode(chunks: Sequence[bytes]) -> Outcome:
         fed, found = decoder(), []
@@ -113,7 +117,7 @@ def _decode_sonic(chunks: Sequence[bytes]) -> Outcome:
 
 
 def _read_members(body: bytes) -> None:
-    """The rows of a table of members, each of which is a port in a VLAN."""
+    """The rows of a table of members; each row is a port in a VLAN."""
     rows: dict[str, dict[str, str]] = {}
     sonic_ocs.place(rows, (), body)
     for key, fields in rows.items():

@@ -1,4 +1,4 @@
-"""Devices on real sockets: an emulated Polatis switch, a process of its own; scripted ones."""
+"""Devices on real sockets: an emulated Polatis switch in a separate process; scripted devices."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def switch(emulator):
 
 @pytest.fixture
 def play(monkeypatch):
-    """``play(driver, exchanges, …)`` → a driver whose device expects just these."""
+    """``play(driver, exchanges, …)`` → a driver whose device expects exactly these exchanges."""
     monkeypatch.setenv(VARIABLE, "root")
     devices, drivers = [], []
 

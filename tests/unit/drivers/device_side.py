@@ -1,4 +1,4 @@
-"""What devices send: the inverse of what codecs read."""
+"""Messages of devices: the inverse of the codecs' decoders."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from drivers.codecs import iscli, tl1
 
 
 def iscli_event(event: iscli.Event, name: str) -> bytes:
-    """What a switch of that name sends for an event, after the prompt before it."""
+    """The bytes of a switch with that name for an event, after the previous prompt."""
     if isinstance(event, iscli.Pager):
         return iscli.PAGER.encode("ascii")
     if isinstance(event, iscli.PasswordWanted):

@@ -1,4 +1,4 @@
-"""A gRPC server by hand, frame by frame (RFC 9113), for answers that no server's library gives."""
+"""A minimal gRPC server, frame by frame (RFC 9113), for answers that no server library sends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _begun(stream: int) -> bytes:
 
 
 def told(stream: int, code: int, message: str) -> bytes:
-    """A status of the server's own, in trailers."""
+    """A status set by the server, in trailers."""
     return _begun(stream) + _headers(stream, last=True, grpc_status=str(code), grpc_message=message)
 
 
@@ -67,12 +67,12 @@ def without_message(stream: int) -> bytes:
 
 
 def reset(stream: int, error: int) -> bytes:
-    """The end of a stream, by an error of HTTP/2."""
+    """The end of a stream, by an HTTP/2 error."""
     return _frame(_RST_STREAM, 0, stream, struct.pack("!I", error))
 
 
 def http(stream: int, status: int) -> bytes:
-    """The answer of a gateway that knows no gRPC."""
+    """The answer of a gateway without support for gRPC."""
     return _headers(stream, last=True, status_of_http=str(status), content_type="text/plain")
 
 
@@ -82,8 +82,8 @@ def too_large(stream: int, size: int) -> bytes:
 
 
 class GrpcFront:
-    """One connection at a time: the n-th request is answered by the n-th of ``answers``, the last
-    of which answers all that follow.
+    """One connection at a time: the n-th request gets the n-th of ``answers``; the last answer
+    repeats.
     """
 
     def __init__(self, certificate: Path, key: Path, answers: list[Answer]) -> None:
@@ -95,7 +95,7 @@ class GrpcFront:
         self._listener.settimeout(PATIENCE_S)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests = 0
-        """Requests that were read whole."""
+        """Number of requests read completely."""
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 

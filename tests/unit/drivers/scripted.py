@@ -1,4 +1,4 @@
-"""A device that expects exact bytes and sends exact bytes, on a real socket; replies in TL1."""
+"""A device with a script of exact bytes, on a real socket; replies in TL1."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _LOGOUT = re.compile(rb"CANC-USER::\w+:(\d+):;\n?")
 _FAREWELL = b"\r\n\n   NE 16-11-07 11:20:14\r\nM  %b COMPLD\r\n;"
 
 VARIABLE = "HYDRA_TEST_SECRET"
-"""Environment variable with the password that a driver logs in with."""
+"""Environment variable with the password of a driver's login."""
 
 Exchange = tuple[bytes, bytes]
-"""What the driver must send, and what it gets back."""
+"""The expected command of the driver, and the reply."""
 
 
 class Scripted:
-    """Serves one connection; :meth:`finish` fails unless every exchange took place as written.
+    """Serves one connection; :meth:`finish` fails unless every exchange took place as scripted.
 
-    A driver that logs out of TL1 at the end is answered, whatever was written.
+    A driver's TL1 log-out at the end is always answered.
     """
 
     def __init__(self, exchanges: Sequence[Exchange], greeting: bytes = b"") -> None:

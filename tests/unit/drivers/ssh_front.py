@@ -1,4 +1,4 @@
-"""An SSH server of one connection, for what drivers say over SSH: user ``admin``, ``root``."""
+"""An SSH server for a single connection, for drivers over SSH: users ``admin`` and ``root``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import paramiko
 from tests.waiting import PATIENCE_S
 
 _LOOK_S = 0.1
-"""Between two looks whether a client that has not asked for a channel has left."""
+"""Interval of checks whether a client without a channel has left."""
 
 
 @functools.cache
@@ -23,9 +23,9 @@ def _key() -> paramiko.PKey:
 
 
 class SshFront:
-    """Gives the channel of the first client that logs in to ``serve``, in a thread of its own.
+    """Gives the channel of the first logged-in client to ``serve``, in a separate thread.
 
-    Clients that are refused are turned away before that.
+    Clients with a wrong login are turned away before.
     """
 
     def __init__(self, serve: Callable[[paramiko.Channel], None]) -> None:
@@ -38,7 +38,7 @@ class SshFront:
         self._thread.start()
 
     def stop(self) -> None:
-        with contextlib.suppress(OSError):  # nobody is awaited any more
+        with contextlib.suppress(OSError):  # the server has stopped
             self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE_S)
         self._listener.close()

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive: events or a protocol error, the same however they are split."""
+"""Any bytes give events or a protocol error, and the same result for any split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passwords come from a variable or a file, and are named nowhere."""
+"""Passwords come from a variable or a file, and are never shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The isCLI codec: a terminal however bytes are split; lists and tables as switches print them."""
+"""The isCLI codec: a terminal's bytes in any split; lists and tables in the switches' format."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ def test_a_log_line_in_the_table_of_links_hides_no_port(row):
 
 
 def test_other_text_in_the_table_of_links_is_refused():
-    """It may be a part of a row: ports are not to vanish."""
+    """The line may be a part of a row: no port may vanish."""
     lines = list(G8264().status())
     with pytest.raises(IscliError, match="'link up on port 3' stands in the middle of the table"):
         iscli.parse_links([*lines[:20], "link up on port 3", *lines[20:]])

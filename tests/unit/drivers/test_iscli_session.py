@@ -1,4 +1,4 @@
-"""Exact exchanges with a G8264: what is sent, in what order, and what an answer leads to."""
+"""Exact exchanges with a G8264: commands, their order, and reactions to answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIGURATION = b"Current configuration:\r\n!\r\nend\r\n\r\n"
 
 
 class Transcript:
-    """A stream that expects these lines and gives these answers; None: it breaks instead."""
+    """A stream that expects these lines and gives these answers; None: the connection breaks."""
 
     def __init__(self, *exchanges: tuple[bytes, bytes | None], greeting: bytes = GREETING) -> None:
         self._exchanges = list(exchanges)
@@ -57,7 +57,7 @@ class Transcript:
 
 
 def says(line: bytes, prompt: bytes, output: bytes = b"") -> tuple[bytes, bytes]:
-    """A command, and its echo, output and the prompt after it."""
+    """A command, with its echo, output and the following prompt."""
     return line + b"\r", line + b"\r\n" + output + prompt
 
 
@@ -128,7 +128,7 @@ LOGGED = b"Oct 27 11:37:02 RS-G8264 ERROR link: link down on port 5\r\n"
 )
 @pytest.mark.parametrize("early", [True, False], ids=["before the command", "with the command"])
 def test_a_console_that_logs_after_its_prompt_is_asked_and_answers(unasked, early):
-    """No prompt follows the line: the echo of the command says where the reply begins."""
+    """No prompt follows the line: the echo of the command marks the start of the reply."""
     answer = b"show interface status\r\n" + STATUS + b"RS G8264#"
     asked = b"show interface status\r"
     stream = Transcript(*LOG_IN, (asked, answer if early else unasked + answer))
@@ -308,7 +308,7 @@ def test_a_log_in_that_is_asked_for_after_a_pause_is_gone_on_with(monkeypatch):
     ],
 )
 def test_a_console_that_has_logged_out_meanwhile_is_logged_in_at_again(unasked, monkeypatch):
-    """A command is not typed as a user's name."""
+    """A command is not sent as a user's name."""
     monkeypatch.setenv("HYDRA_TEST_CONSOLE", "open sesame")
     log_in = (
         (b"\r", b"\r\nEnter login username: "),

@@ -1,4 +1,4 @@
-"""The JSON stream against the standard library."""
+"""The JSON stream compared with the standard library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BAD = ["nonsense", "12", '"text"', "[}", "{]", '{"a" 1}', "[NaN]"]
 
 
 def parsed(parser, text):
-    """(value, what is left of the text) from a parser of this kind."""
+    """(Value, rest of the text) by a parser of this kind."""
     left = text[parser.feed(text) :]
     assert parser.is_done()
     return parser.finish(), left

@@ -1,4 +1,4 @@
-"""Attenuators and alarm thresholds against what the owner of a switch expects."""
+"""Attenuators and alarm thresholds compared with the expectations of a switch's owner."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def checked(limits, attenuator, reading=None):
     ],
 )
 def test_an_attenuator_beyond_the_budget_is_named_before_light_moves(attenuator, told):
-    checked(LightLimits(), attenuator)  # nobody has said what is too much
+    checked(LightLimits(), attenuator)  # no upper threshold is set
     if told is None:
         checked(EXPECTED, attenuator)
         return

@@ -1,4 +1,4 @@
-"""A patch panel: what is asked, what is said, and what a restart remembers."""
+"""A patch panel: tasks, confirmations, and the state after a restart."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def panel(path, timeout_s=PATIENCE_S):
 
 @contextmanager
 def person(path, *answers: tuple[TaskState, str]):
-    """Settles one task after the other as told, through a driver of its own."""
+    """Settles one task after the other in the given way, through a separate driver."""
 
     def work():
         board = panel(path)
@@ -86,7 +86,7 @@ def test_what_nobody_confirms_is_unknown_and_stays_asked(path):
     with pytest.raises(OutcomeUnknown, match=r"task 1 is not confirmed, 0\.1 s have passed"):
         driver.change([], [FIRST])
     with pytest.raises(OutcomeUnknown, match="task 1"):
-        driver.change([], [FIRST])  # the same again: the same task
+        driver.change([], [FIRST])  # a repetition: the same task
     with pytest.raises(DeviceError, match="task 1 is about port 9") as caught:
         driver.change([], [CrossConnect(4, 9)])
     assert not isinstance(caught.value, OutcomeUnknown)
@@ -100,7 +100,7 @@ def test_what_nobody_confirms_is_unknown_and_stays_asked(path):
 
 
 def test_a_restart_forgets_nothing(path):
-    """Killed while it waits; the next one waits for the same task."""
+    """Killed during the wait; the next driver waits for the same task."""
     code = (
         "import sys; from tests.unit.drivers.test_manual import *; "
         "print('asking', flush=True); panel(sys.argv[1]).change([], [FIRST])"
@@ -119,7 +119,7 @@ def test_a_restart_forgets_nothing(path):
 
 
 def test_what_is_confirmed_meanwhile_is_not_asked_again(path, monkeypatch):
-    """Somebody confirms between the look at what is plugged and the question."""
+    """A person confirms between the check of the patches and the request."""
     # timed: a person is late
     driver, store = panel(path, timeout_s=0.1), PanelStore(str(path))
     with pytest.raises(OutcomeUnknown):
@@ -138,7 +138,7 @@ def test_what_is_confirmed_meanwhile_is_not_asked_again(path, monkeypatch):
 
 def test_who_only_asks_waits_for_nobody(path):
     driver = panel(path, timeout_s=600)
-    assert driver.ask([FIRST], []) is None  # it is not plugged
+    assert driver.ask([FIRST], []) is None  # the patch is not plugged
     task = driver.ask([], [FIRST])
     assert (task.id, task.connect, task.state) == (1, (FIRST,), PENDING)
     assert driver.ask([], [FIRST]) == task
@@ -216,7 +216,7 @@ def test_what_hydra_check_says(address, options, where):
 
 @pytest.fixture
 def confirmed_meanwhile(path, monkeypatch):
-    """A panel on which an earlier task is confirmed while a change is being entered."""
+    """A panel with a confirmation of an earlier task while a change is being entered."""
     driver = panel(path, timeout_s=0.01)  # timed: a person is late
 
     def confirm_of(earlier: CrossConnect) -> manual.ManualPanel:

@@ -1,4 +1,4 @@
-"""Replies that switches send and netconfd does not: errors beside data, older models."""
+"""Replies of switches that netconfd does not send: errors beside data, older models."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TRIAL = ("interleave:1.0", "notification:1.0", "candidate:1.0", "confirmed-commi
 def served(
     answer: Callable[[str], str], revision: str, abilities: tuple[str, ...] = ABILITIES
 ) -> Callable[[paramiko.Channel], None]:
-    """A server of base:1.0; ``answer`` gives what a reply to a request holds."""
+    """A server of base:1.0; ``answer`` gives the content of the reply to a request."""
 
     def serve(channel: paramiko.Channel) -> None:
         module = f"{SWITCH}?module=optical-switch&amp;revision={revision}"
@@ -66,7 +66,7 @@ def served(
 
 @pytest.fixture
 def switch(monkeypatch):
-    """``switch(answer, revision)`` → a driver of a server that answers so."""
+    """``switch(answer, revision)`` → a driver of a server with these answers."""
     monkeypatch.setenv(VARIABLE, "root")
     fronts, drivers = [], []
 
@@ -155,7 +155,9 @@ def listed(container: str, **leaves: str) -> str:
 
 @pytest.mark.parametrize("revision", ["2018-03-22", "2015-02-18"])
 def test_alarm_thresholds_of_both_models(switch, caplog, revision):
-    """As two public clients read and write them; a new switch's alarms are off, from -60 to 25."""
+    """As two public clients read and write the attributes; a new switch's alarms are off, from -60
+    to 25.
+    """
     thresholds = {
         "opm-alarm-config": listed(
             "opm-alarm-config", port_id="32", mode="POWER_ALARM_ENABLED",
@@ -185,7 +187,7 @@ def test_alarm_thresholds_of_both_models(switch, caplog, revision):
 
 
 def server(answers: dict[str, str]) -> Callable[[str], str]:
-    """Answers by what a request asks for; its product, its subscriptions and edits as ever."""
+    """Answers by the requested part; product, subscriptions and edits as usual."""
     told = "".join(f"<{leaf}>{text}</{leaf}>" for leaf, text in PRODUCT.items())
     product = f'<data><product-information xmlns="{SWITCH}">{told}</product-information></data>'
 
@@ -246,7 +248,7 @@ def test_an_edit_that_could_not_be_undone_leaves_the_outcome_unknown(switch, tag
 
 
 def test_a_trial_whose_confirmation_is_refused_is_undone_at_once(switch):
-    """Until then the change stands, and it would for as long as the trial lasts."""
+    """Until then the change stands, at most for the length of the trial."""
     asked: list[str] = []
     made = f'<data><cross-connects xmlns="{SWITCH}"><pair><ingress>1</ingress>'
     made += "<egress>17</egress></pair></cross-connects></data>"
@@ -274,7 +276,7 @@ MONITORING = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
     [("admin", True, True), ("somebody", True, False), ("admin", False, False)],
 )
 def test_the_lock_of_a_leader_before_is_broken_and_nobody_else_s(switch, user, leads, killed):
-    """A paused controller's session stands for as long as its kernel answers."""
+    """A paused controller's session stands as long as its kernel answers."""
     asked: list[str] = []
     answer = server({})
     denied = refusal("lock-denied").replace(
@@ -299,7 +301,7 @@ def test_the_lock_of_a_leader_before_is_broken_and_nobody_else_s(switch, user, l
             return "<ok/>" if "edit-config" in request else made
         return answer(request)
 
-    # timed: half of a call is waited for the lock, and a call in vain to its end
+    # timed: half of a call is spent waiting for the lock, and a failing call takes its full time
     driver = switch(hold, timeout_s=PATIENCE_S)
     driver.open()
     driver._netconf._timeout_s = 10.0 if killed else SHORT_S
@@ -350,7 +352,7 @@ def test_the_model_before_2017(switch):
 
 @pytest.mark.quiet("tells one time-out from two")
 def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
-    """A switch that takes some of the time to say what it has, and then does not write."""
+    """A switch that takes some time for a read, and then fails to write."""
     monkeypatch.setenv(VARIABLE, "root")
     over = threading.Event()
 
@@ -387,7 +389,7 @@ def test_a_change_ends_in_its_time_with_what_it_reads_before(monkeypatch):
 
 @pytest.mark.quiet("tells one time-out from two")
 def test_an_edit_ends_in_its_time_with_what_it_reads_back(monkeypatch):
-    """A switch that takes most of the time to write, and then does not say what it has."""
+    """A switch that takes most of the time for a write, and then fails to read."""
     monkeypatch.setenv(VARIABLE, "root")
     over = threading.Event()
 

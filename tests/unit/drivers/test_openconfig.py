@@ -1,4 +1,4 @@
-"""OpenConfig interfaces in the shapes that switches answer in, and the VLANs that drivers write."""
+"""OpenConfig interfaces in the formats of switches' answers, and the VLANs written by drivers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ CONFIG = ("openconfig-if-ethernet:ethernet", "openconfig-vlan:switched-vlan", "c
             trunk(*range(1, 10), native=10),
             id="nxos",
         ),
-        pytest.param(  # it drops what comes in untagged
+        pytest.param(  # the port drops untagged frames
             NATIVE,
             "eth1/1",
             [
@@ -326,8 +326,11 @@ class Answers:
     ("modules", "asked"),
     [
         ((INTERFACES, f"{INTERFACES}/aggregate"), True),
-        ((INTERFACES, f"{INTERFACES}/ethernet"), False),  # it might refuse what it does not know
-        (("urn:ietf:params:xml:ns:yang:ietf-yang-library",), True),  # it lists its modules there
+        ((INTERFACES, f"{INTERFACES}/ethernet"), False),  # the server might refuse unknown nodes
+        (
+            ("urn:ietf:params:xml:ns:yang:ietf-yang-library",),
+            True,
+        ),  # the server lists its modules there
     ],
 )
 def test_a_netconf_switch_is_asked_for_lags_if_it_may_have_them(modules, asked):

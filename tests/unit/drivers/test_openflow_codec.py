@@ -1,4 +1,4 @@
-"""OpenFlow messages: framing however bytes are split, and cross-connects that read as written."""
+"""OpenFlow messages: framing for any split, and cross-connects equal after encode and decode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenFlow driver of optical switches, where no switch is needed."""
+"""The OpenFlow driver of optical switches, in cases without a switch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hydra.model import CrossConnect
 
 
 class Session:
-    """A switch with these rules, which are not as bytes; what is written does nothing."""
+    """A switch with these decoded rules; writes have no effect."""
 
     def __init__(self, *pairs: tuple[int, int]) -> None:
         self.pairs = pairs

@@ -1,4 +1,4 @@
-"""Messages of OVSDB, with long sets of numbers looked up instead of read."""
+"""Messages of OVSDB, with long sets of numbers looked up instead of parsed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def encoded(message):
 
 
 def as_read(value):
-    """What is to be made of a value: a frozen set of a long one, else itself."""
+    """The expected value: a frozen set for a long set, else the value itself."""
     if isinstance(value, list) and len(value[1]) > 40:
         return frozenset(value[1])
     return value
 
 
 def agrees(read, written):
-    """A set of middle length is either, by the length of its text."""
+    """A set of middle length may be either, depending on the length of its text."""
     return (
         read == written
         or read == as_read(written)

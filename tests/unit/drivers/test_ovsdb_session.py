@@ -1,4 +1,4 @@
-"""A session with a server that is played byte by byte; real ones are in the integration tests."""
+"""A session with a server played byte by byte; the integration tests have real servers."""
 
 import json
 import socket
@@ -27,7 +27,7 @@ def said(rows, method=None):
 
 @contextmanager
 def server(tmp_path, *messages):
-    """Answers the first that comes with all of these in one piece, and sends nothing more."""
+    """Answers the first request with all of these in a single packet, and sends nothing more."""
     path = tmp_path / "db.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -92,7 +92,7 @@ FOUND = {ROOT: {"new": {"next_cfg": 1, "cur_cfg": 1}}}
 
 @contextmanager
 def at_port(answers):
-    """A server at a port of 127.0.0.1, which is yielded; without ``answers`` it takes nobody in."""
+    """Yields a server's port on 127.0.0.1; without ``answers`` it accepts no connection."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -144,11 +144,11 @@ def test_each_address_of_a_name_is_tried(resolves, first):
 
 
 def test_an_address_that_is_silent_has_its_share_of_the_time(resolves):
-    """Of 192.0.2.0/24, which is nobody's (RFC 5737): refused at once where there is no route."""
+    """An address of 192.0.2.0/24, unassigned (RFC 5737): refused at once without a route."""
     resolves("192.0.2.1", "127.0.0.1")
     with at_port(answers=True) as port:
         session = OvsdbSession(f"tcp:tor1.lab:{port}", WATCHED)
-        with Call(2 * SHORT_S) as call:  # timed: half of it is waited out
+        with Call(2 * SHORT_S) as call:  # timed: the call waits for half of the time-out
             session.connect(call)
         session.close()
 
@@ -168,7 +168,7 @@ def test_a_name_that_leads_nowhere_is_a_lost_session(resolves, addresses, reason
 
 
 def test_others_have_their_turn_while_a_name_is_looked_up(resolves, monkeypatch):
-    """And the time counts: a resolver that is slower than a call may be ends it."""
+    """Name resolution counts: a resolver slower than a call may be ends the call."""
     now_s = [0.0]
     monkeypatch.setattr(ovsdb_session, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     looking, answers = threading.Barrier(TURNS + 1), threading.Event()

@@ -1,4 +1,4 @@
-"""Calls on ToRs' databases take turns at computing; a deadline counts what the server takes."""
+"""Calls on ToRs' databases compute in turn; only the server's time counts against a deadline."""
 
 import select
 import threading
@@ -56,7 +56,7 @@ def test_who_waits_for_a_server_leaves_the_turn_to_others():
 
 
 class Server:
-    """A poll that returns once all have asked."""
+    """A poll that returns once all calls have sent their request."""
 
     def __init__(self, waiting: threading.Barrier) -> None:
         self._waiting = waiting
@@ -66,6 +66,6 @@ class Server:
 
 
 def test_a_server_that_is_silent_is_not_waited_for():
-    with Call(0.05) as call, pytest.raises(SessionLostError):  # timed: nobody answers
+    with Call(0.05) as call, pytest.raises(SessionLostError):  # timed: no server answers
         while True:
             call.wait(select.poll(), None)

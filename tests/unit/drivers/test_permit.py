@@ -1,4 +1,4 @@
-"""A controller that leads no more sends nothing to devices, whatever it had begun."""
+"""A former leader sends nothing to devices, even in the middle of a change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 
 
 class Lease:
-    """Time that is left, as somebody says."""
+    """Remaining time, set by the test."""
 
     def __init__(self, remaining_s):
         self.remaining_s = remaining_s
@@ -74,7 +74,7 @@ def test_the_kernel_drops_what_the_device_has_not_acknowledged_when_the_lease_en
 
 
 def test_the_rest_of_a_change_is_not_sent_once_the_lease_has_ended(listener):
-    """As when the process was stopped between two commands, and goes on."""
+    """As if the process was stopped between two commands, and goes on."""
     lease = Lease(60.0)
     lines = LineTransport(
         "p1",
@@ -97,7 +97,7 @@ def test_the_rest_of_a_change_is_not_sent_once_the_lease_has_ended(listener):
 
 
 def heard(device):
-    """All that a device has received before its peer hung up."""
+    """All bytes received by a device before its peer closed the connection."""
     received = b""
     while data := device.recv(1024):
         received += data

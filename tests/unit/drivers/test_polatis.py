@@ -163,7 +163,9 @@ def test_a_lost_reply_leaves_the_outcome_unknown_and_repeating_settles_it(switch
     emulator.admin.fault(FaultKind.LOSE_REPLY, times=1)
     with pytest.raises(OutcomeUnknown):
         switch.change([], CIRCUIT)
-    assert switch.cross_connects() == CIRCUIT  # it had taken effect; reconnects by itself
+    assert (
+        switch.cross_connects() == CIRCUIT
+    )  # the change had taken effect; the driver reconnects by itself
     switch.change([], CIRCUIT)
 
 

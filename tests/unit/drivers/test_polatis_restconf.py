@@ -1,4 +1,4 @@
-"""Polatis over RESTCONF: exact documents, and a switch that others use at the same time."""
+"""Polatis over RESTCONF: exact documents, and a switch with simultaneous other clients."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_refusal_is_told_by_its_message_or_its_tag(error, told):
 
 
 class Switch(ThreadingHTTPServer):
-    """A switch on a real socket, as few lines as will do; ``meanwhile`` is what others do."""
+    """A minimal switch on a real socket; ``meanwhile``: actions of other clients."""
 
     daemon_threads = True
 
@@ -128,18 +128,18 @@ class Switch(ThreadingHTTPServer):
         """False: answers to changes bear no ETag."""
         self.requests: list[str] = []
         self.refused: dict[str, int] = {}
-        """Status with which the requests of a method are answered."""
+        """Status of the answers to a method's requests."""
         self.why: object = None
-        """The document in refusals; None: as those of something between this and the switch."""
+        """The document in refusals; None: the document of a gateway in between."""
         self.obeys = False
-        """True if the switch does as asked, whatever is answered."""
+        """True if the switch carries out the request, for any answer."""
         self.documents: dict[str, object] = {
             "optical-switch:product-information": {"optical-switch:product-information": PRODUCT}
         }
         self.meanwhile: list[Callable[[], None]] = []
         """Called one by one, after the list has been read."""
         self.restored = 0
-        """How often somebody makes anew what has been removed."""
+        """Number of times that another client repeats a removed cross-connect."""
 
     def aim(self, ingress: int, egress: int | None) -> None:
         if egress is None:
@@ -170,7 +170,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PATCH(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.server.obeys:  # before the answer: who has the answer may read at once
+        if self.server.obeys:  # before the answer: a client with the answer may read at once
             self.aim_as(body)
         if self.may():
             self.aim_as(body)
@@ -258,7 +258,7 @@ def test_a_switch_without_etags(device, switch):
 
 
 def test_a_switch_that_tells_no_etag_of_what_it_has_changed(device, monkeypatch):
-    """Each removal wants the list to be read again, which takes longer than a command may."""
+    """Each removal needs a new read of the list, which takes longer than a command may."""
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     device.tells_new_tags = False
     device.pairs = {ingress: ingress + 16 for ingress in range(1, 11)}
@@ -285,7 +285,7 @@ def test_somebody_else_has_just_taken_the_port(device, switch):
 
 
 def test_somebody_else_takes_the_port_in_the_middle_of_a_change(device, switch):
-    """What was taken down stays so: the outcome is unknown until it has been read."""
+    """Removed cross-connects stay removed: the outcome is unknown until the list is read."""
     device.meanwhile.append(lambda: device.pairs.update({3: 19}))
     device.refused["PATCH"] = 412
     with pytest.raises(OutcomeUnknown, match="port 3 is connected to 19"):
@@ -325,7 +325,7 @@ def test_a_refusal_after_something_was_taken_down_says_what_is_not_as_asked(devi
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 405, 407, 409, 413, 429, 500, 502, 503])
 def test_an_answer_of_something_between_says_nothing_of_the_change(device, switch, status):
-    """A gateway that has passed the request on, and answers by itself."""
+    """A gateway that has passed the request on, and answers itself."""
     device.refused["PATCH"] = status
     device.obeys = True
     with pytest.raises(OutcomeUnknown, match=f"a change was sent and not confirmed: HTTP {status}"):

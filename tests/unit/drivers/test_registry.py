@@ -1,4 +1,4 @@
-"""Drivers that are loaded when they are asked for."""
+"""Drivers loaded on demand."""
 
 import sys
 from importlib.metadata import EntryPoint
@@ -35,7 +35,7 @@ def test_drivers_are_what_their_names_say():
 
 @pytest.fixture
 def contributing(monkeypatch):
-    """Contributes one driver; the tables are made anew, with ours."""
+    """Contributes a driver, with freshly made tables that include HydRA's drivers."""
 
     def contribute(value):
         point = EntryPoint("new", value, registry.CONTRIBUTED)

@@ -1,4 +1,4 @@
-"""The SCPI codec: framing however bytes are split, and values that read as they are written."""
+"""The SCPI codec: framing for any split, and values equal after encode and decode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPLIES = st.binary(max_size=200) | st.lists(
 
 
 def parse_result(text: str):
-    """All of it, as the driver reads it in two steps."""
+    """The whole answer, read by the driver in two steps."""
     faults, connections = scpi.parse_result(text)
     return faults, scpi.parse_connections(connections)
 

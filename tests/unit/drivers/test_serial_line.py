@@ -46,7 +46,7 @@ def line():
     try:
         line.unplug()
     except OSError:
-        return  # the test did
+        return  # the test opened the line
 
 
 def stream(line: Line, **options: object) -> SerialStream:
@@ -93,7 +93,7 @@ def test_silence_costs_one_time_out(line):
     ours.connect(Deadline(PATIENCE_S))
     started = time.monotonic()
     with pytest.raises(ConnectionLostError, match=r"no answer within 0\.2 s"):
-        ours.receive(Deadline(0.2))  # timed: nobody answers
+        ours.receive(Deadline(0.2))  # timed: no answer comes
     assert time.monotonic() - started < HANGS_S
     assert not ours.connected
 
@@ -128,7 +128,7 @@ def test_a_device_that_never_stops_talking_is_listened_to_for_a_while(line):
     ours = stream(line)
     os.write(line.device, b"noise" * 100)
     started = time.monotonic()
-    ours.connect(Deadline(0.5))  # timed: under test, it never falls silent
+    ours.connect(Deadline(0.5))  # timed: under test, the device never falls silent
     assert time.monotonic() - started < HANGS_S
     ours.close()
 

@@ -1,4 +1,4 @@
-"""What the base class makes of a device's answers, on a device in memory."""
+"""The base class's handling of a device's answers, on a device in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ A, B = CrossConnect(1, 6), CrossConnect(2, 5)
 
 
 class Device:
-    """A switch of 4 by 4 ports; ``fails`` has errors by the number of the exchange, from 0."""
+    """A switch of 4 by 4 ports; ``fails``: errors by the number of the exchange, from 0."""
 
     def __init__(self) -> None:
         self.connected: list[tuple[object, object]] = []

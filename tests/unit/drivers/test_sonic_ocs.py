@@ -1,4 +1,4 @@
-"""SONiC's tables as the codec reads them, and the driver where no server is needed."""
+"""SONiC's tables as decoded by the codec, and the driver in cases without a server."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_ports_that_a_row_names_whatever_else_it_says():
 
 
 class Tables:
-    """Databases that stand still, and take down what is written."""
+    """Databases with fixed content, which record writes."""
 
     def __init__(self, **tables: dict[str, dict[str, str]]) -> None:
         self.tables = tables
@@ -194,7 +194,7 @@ LIT = {"status": "enabled"}
 
 def driver(budget_db: float | None = None, **tables) -> tuple[SonicOcs, Tables]:
     databases = Tables(OCS_PORT_TABLE=PORTS, **tables)
-    # timed: tables in memory that come to say nothing else
+    # timed: tables in memory whose content does not change
     return SonicOcs("p1", databases, timeout_s=0.05, loss_budget_db=budget_db), databases
 
 
@@ -229,7 +229,7 @@ def test_half_made_entries_are_no_circuits():
     ],
 )
 def test_a_row_that_makes_no_sense_is_named_and_left_out(table, row, told, taken, caplog):
-    """Ports of ours that it names are in use: the switch may have given them to it."""
+    """Wired ports in such a row are in use: the switch may have assigned them."""
     tables = {"OCS_CROSS_CONNECT": {"3A-67B": {}}, "OCS_CROSS_CONNECT_TABLE": {"3A-67B": LIT}}
     switch, databases = driver(**tables | {table: tables[table] | row})
     for _ in range(2):
@@ -242,7 +242,7 @@ def test_a_row_that_makes_no_sense_is_named_and_left_out(table, row, told, taken
         ):
             switch.change([], [wanted])
     assert databases.written == []
-    switch.change([], [CrossConnect(3, 7)])  # is as wanted
+    switch.change([], [CrossConnect(3, 7)])  # is in the intended state
     databases.tables[table] = tables[table]
     switch.mirrors()
     databases.tables[table] = tables[table] | row
@@ -298,7 +298,9 @@ def test_one_request_deletes_and_adds():
 
 
 def test_what_does_not_work_is_gone_before_it_is_made_anew():
-    """Deleted and added in one request it would be the same configuration, and be skipped."""
+    """A deletion and an addition in one request would leave the same configuration, and be
+    skipped.
+    """
     switch, databases = driver(
         OCS_CROSS_CONNECT={"1A-65B": {}}, OCS_CROSS_CONNECT_TABLE={"1A-65B": {"status": "invalid"}}
     )
@@ -339,7 +341,7 @@ def test_a_refusal_half_way_leaves_the_outcome_unknown():
 
 
 def test_a_refusal_after_the_write_leaves_the_outcome_unknown():
-    """Mirrors may have moved, though the switch does not say so any more."""
+    """Mirrors may have moved, although the switch no longer reports so."""
     switch, databases = driver()
     read = databases.read
 
@@ -385,7 +387,9 @@ def test_a_cross_connect_beyond_the_budget_is_named_before_anything_moves(caplog
     with pytest.raises(DeviceError, match=r"1 to 5 \(1A-65B\) loses 3\.50 dB.*nothing was moved"):
         switch.change([], [CrossConnect(1, 5), CrossConnect(2, 6)])
     assert databases.written == []
-    with pytest.raises(DeviceError, match="2 to 6"):  # sent, and never made: nobody is there
+    with pytest.raises(
+        DeviceError, match="2 to 6"
+    ):  # sent, and never carried out: the agent is gone
         switch.change([], [CrossConnect(2, 6)])
     assert databases.written == [([], ["2A-66B"])]
 
@@ -441,7 +445,7 @@ def test_alarms_that_stood_before_are_no_news():
 
 
 def test_an_alarm_that_a_read_found_ended_does_not_begin_again():
-    """What the switch tells of its own accord may come later than a read."""
+    """The switch's unasked reports may come later than a read."""
     switch, databases = driver()
     row = {"severity": "MINOR", "type-id": "LOS", "resource": "1A", "time-created": "1"}
     switch.size()

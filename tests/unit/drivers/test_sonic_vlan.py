@@ -1,4 +1,4 @@
-"""The driver of SONiC ToRs, where no server is needed."""
+"""The driver of SONiC ToRs, in cases without a server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OURS = PortVlans(frozenset({VlanId(100)}))
 
 
 class Tables:
-    """Databases that stand still."""
+    """Databases with fixed content."""
 
     def __init__(self, **tables: dict[str, dict[str, str]]) -> None:
         self.tables = tables

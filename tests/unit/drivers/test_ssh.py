@@ -1,4 +1,4 @@
-"""SSH to a device: whose host key is trusted, by a file of OpenSSH's form or by the options."""
+"""SSH to a device: trusted host keys, by a file in OpenSSH's form or by the options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Gate(paramiko.ServerInterface):
 
 
 class Busy(Gate):
-    """Opens channels, and answers one kind of request about them only once it is let go."""
+    """Opens channels, and delays its answers to one kind of channel request until released."""
 
     def __init__(self, kind: str, let_go: threading.Event) -> None:
         self._kind = kind
@@ -54,7 +54,7 @@ class Busy(Gate):
 
 
 class Device:
-    """Lets any number of clients in, and has a host key of each of two types."""
+    """Accepts any number of clients, and has a host key of each of two types."""
 
     def __init__(self, gate: Callable[[], paramiko.ServerInterface] = Gate) -> None:
         self._gate = gate
@@ -74,7 +74,9 @@ class Device:
                 transport.add_server_key(self.rsa)
                 transport.add_server_key(self.ecdsa)
                 self._transports.append(transport)
-                with contextlib.suppress(paramiko.SSHException, EOFError, OSError):  # it has left
+                with contextlib.suppress(
+                    paramiko.SSHException, EOFError, OSError
+                ):  # the client has left
                     transport.start_server(server=self._gate())
 
     def clients(self) -> list[paramiko.Transport]:
@@ -205,7 +207,7 @@ def test_whatever_goes_wrong_no_connection_is_left(device, monkeypatch):
 
 
 class Endless:
-    """A channel on which there is always more to read."""
+    """A channel with endless output."""
 
     closed = eof_received = False
 

@@ -1,4 +1,4 @@
-"""The TCP line transport against a peer that misbehaves on purpose."""
+"""The TCP line transport with a peer that misbehaves on purpose."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.waiting import HANGS_S, PATIENCE_S
 
 
 class Peer:
-    """Answers each line with its next scripted reply; None closes, a list comes bit by bit."""
+    """Answers each line with the next scripted reply; None closes, a list is sent in pieces."""
 
     def __init__(self, *replies: bytes | list[bytes] | None) -> None:
         self._replies = list(replies)
@@ -69,7 +69,7 @@ def transport(address: str, timeout_s: float = PATIENCE_S) -> LineTransport:
 
 @pytest.fixture
 def closed_address():
-    with socket.socket() as closed:  # nobody else gets the port, and nobody listens there
+    with socket.socket() as closed:  # no other process gets the port, and no process listens there
         closed.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{closed.getsockname()[1]}"
 
@@ -83,7 +83,7 @@ def test_a_refused_connection_is_unavailable_and_says_where(closed_address):
 
 @pytest.fixture
 def silent(monkeypatch):
-    """``silent(address)`` has the name ocs.lab lead to an address that is silent, then to this."""
+    """``silent(address)`` resolves the name ocs.lab to a silent address, then to this address."""
     real, opened = socket.getaddrinfo, contextlib.ExitStack()
 
     def first(address: str) -> str:

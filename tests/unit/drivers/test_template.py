@@ -1,4 +1,4 @@
-"""The template driver: what `hydra check` says of options, and devices of several habits."""
+"""The template driver: problems of options in `hydra check`, and devices of several kinds."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def device(answer, greeting=""):
 
 
 class Patches:
-    """What a device of four by four ports answers, and what it was asked."""
+    """The answers of a device of four by four ports, and its received commands."""
 
     def __init__(self) -> None:
         self.present: dict[int, int] = {}

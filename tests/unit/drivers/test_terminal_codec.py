@@ -1,4 +1,4 @@
-"""What a terminal prints, cut into replies, however it arrives."""
+"""A terminal's output, cut into replies, for any split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TL1 engine: events however bytes are split, commands as in the manuals, vendors' records."""
+"""The TL1 engine: events for any split, commands as in the manuals, vendors' records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROMPTS = ("agent>",)
 HEADER = "\r\n\n   NE 16-11-07 11:20:14\r\n"
 REPLY = HEADER + "M  1 COMPLD\r\n;"
 FEW_BYTES = 64 * 1024
-"""Most bytes of unfinished messages, where a test fills them."""
+"""Limit of unfinished messages in bytes, in tests that fill the buffer."""
 
 
 def events(data: bytes | str, step: int | None = None) -> list[tl1.Event]:

@@ -1,4 +1,4 @@
-"""Polatis' TL1 over SSH: the session is logged in once SSH is, and wants no ACT-USER."""
+"""Polatis' TL1 over SSH: the SSH login is the session's login, without ACT-USER."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXCHANGES = [
 
 
 def answer(channel: paramiko.Channel) -> None:
-    """The device: expects just these commands, and a log-out in no case."""
+    """The device: expects exactly these commands, and never a log-out."""
     for command, reply in EXCHANGES:
         got = b""
         while len(got) < len(command) and (data := channel.recv(len(command) - len(got))):

@@ -1,4 +1,4 @@
-"""TL1 sessions against devices that talk too much, stop talking, or repeat what they hear."""
+"""TL1 sessions with devices that send too much, fall silent, or echo."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_device_that_never_stops_talking_holds_nobody():
     def talk() -> None:
         connection, _ = listener.accept()
         with connection, contextlib.suppress(OSError):
-            connection.settimeout(0.2)  # timed: it looks whether it is to stop
+            connection.settimeout(0.2)  # timed: the device checks whether it should stop
             while not stop.is_set():
                 with contextlib.suppress(TimeoutError):
                     connection.sendall(REPORT * 100)
@@ -72,7 +72,7 @@ def test_a_silent_device_in_the_middle_of_several_commands():
 
 @pytest.mark.parametrize("first_is_done", [True, False])
 def test_a_log_in_that_is_refused_in_the_middle_of_changes(first_is_done):
-    """The outcome is unknown where an earlier command was carried out."""
+    """The outcome is unknown if an earlier command was carried out."""
     out = HEADER + b"M  %d DENY\r\n   PLNA\r\n   /* Login Not Active */\r\n;"
     said = b"RTRV-A:::1;\nRTRV-B:::2;\n"
     device = Scripted([(said, (completed(1) if first_is_done else out % 1) + out % 2)])
@@ -94,7 +94,7 @@ def test_a_log_in_that_is_refused_in_the_middle_of_changes(first_is_done):
 
 
 def test_a_command_that_cant_be_sent_leaves_none_under_way(caplog):
-    """Its value and the remedy are named, and what stands before it in the window is not sent."""
+    """The message names the value and the remedy; earlier commands in the window are not sent."""
     device = Scripted([(b"RTRV-B:::3;\n", completed(3))])
     ours = session(device.address)
     bad = tl1.Command("DLT-CRS", "", ("", "rack\u00e9;1"))

@@ -1,4 +1,4 @@
-"""Authorities of the machine's, for what comes with a list of its own."""
+"""The machine's certificate authorities, for packages with a list of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mininet_scenarios.emulators.certificate import CA
 
 @pytest.fixture
 def authority(tmp_path):
-    """The file of an authority of ours."""
+    """A file with a test's authority."""
     create_authority(tmp_path / "made", "ours", 7, datetime.now(UTC))
     return tmp_path / "made" / CA
 

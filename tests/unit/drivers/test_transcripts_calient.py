@@ -1,4 +1,4 @@
-"""Every byte of Calient's TL1 that driver and device exchange, by the manuals and captures."""
+"""Every byte of Calient's TL1 between driver and device, by the manuals and captures."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_calient_takes_down_a_two_way_connection_as_a_whole_only(play):
 
 
 def test_calient_sends_several_commands_at_once(play):
-    """Up to ``window`` of them, and replies may come in any order."""
+    """Up to ``window`` commands at a time; replies may come in any order."""
     switch = play(
         "calient-tl1",
         [
@@ -153,7 +153,7 @@ def test_calient_ports_and_power(play):
 
 @pytest.fixture
 def looks_once(monkeypatch):
-    """No pause between two looks is short enough for a second one."""
+    """No pause between two reads is short enough for a second read."""
     monkeypatch.setattr(looks, "_FIRST_PAUSE_S", 1000)
 
 
@@ -252,7 +252,9 @@ def test_calient_bulk_change_that_failed_in_part(bulk):
 
 
 def test_calient_what_is_said_of_an_earlier_bulk_command_is_not_believed(bulk):
-    """Here *Failed* is about one before, and stays while the new ones are carried out."""
+    """*Failed* belongs to an earlier connection here, and stays until the new connections are
+    made.
+    """
     said, made = "STATUS=Failed", connection("1", "2", LIGHT)
     switch = bulk(
         (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
@@ -287,7 +289,9 @@ def test_calient_waits_for_somebody_elses_bulk_command(bulk):
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])
 def test_calient_the_end_of_a_command_that_came_before_ours_is_not_believed(bulk, end):
-    """Somebody else's was sent between our look and our command, and is carried out first."""
+    """Another client's command was sent between the driver's read and its command, and is carried
+    out first.
+    """
     made = connection("1", "2", LIGHT)
     switch = bulk(
         (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
@@ -309,7 +313,9 @@ def test_calient_the_end_of_a_command_that_came_before_ours_is_not_believed(bulk
 
 
 def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(bulk):
-    """Nor where ours connects: it is carried out while the switch still says *Failed*."""
+    """Nor if the driver's connection is in the same place: it is made while the switch still
+    reports *Failed*.
+    """
     made = connection("1", "2", LIGHT)
     switch = bulk(
         (b"RTRV-CRS:::3::ALL;", completed(3)),
@@ -326,7 +332,7 @@ def test_calient_the_failure_of_a_command_that_came_before_ours_is_not_believed(
 
 @pytest.mark.parametrize("is_made", [True, False])
 def test_calient_a_bulk_command_refused_for_the_sake_of_its_like(bulk, is_made):
-    """One like it was sent before, its answer got lost, and it is still carried out."""
+    """A like command was sent before, its answer got lost, and the switch still carries it out."""
     rows = [connection("1", "2", LIGHT)] if is_made else []
     switch = bulk(
         (b"RTRV-CRS:::3::ALL;", completed(3)),
@@ -358,7 +364,7 @@ def test_calient_sends_no_bulk_command_while_another_is_under_way(bulk):
 
 @pytest.mark.usefixtures("looks_once")
 def test_calient_nothing_is_connected_while_a_bulk_command_still_disconnects(bulk):
-    """What is under way at the end of the time may still take effect: the outcome is unknown."""
+    """Commands under way at the time-out may still take effect: the outcome is unknown."""
     switch = bulk(
         (b"RTRV-CRS:::3::ALL;", completed(3, LOOPBACK)),
         (b"RTRV-SAVERECALL:::4;", completed(4, "Completed")),
@@ -379,7 +385,7 @@ def nameless(source: str, target: str, name: str = "") -> str:
 
 
 def test_calient_connections_without_a_name_go_by_their_ends(play):
-    """Two of them are two: neither is taken for the other, or for half of it."""
+    """Two such connections stay two: neither is taken for the other, or for half of it."""
     one, other = nameless("1", "2"), nameless("2", "10", "NONE")
     switch = play(
         "calient-tl1",

@@ -1,4 +1,4 @@
-"""Every byte of Glimmerglass' TL1 that driver and device exchange, by the manuals and captures."""
+"""Every byte of Glimmerglass' TL1 between driver and device, by the manuals and captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every byte of Polatis' SCPI that driver and device exchange, by the manuals and captures."""
+"""Every byte of Polatis' SCPI between driver and device, by the manuals and captures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_polatis_scpi_change(play):
 
 
 def test_polatis_scpi_reads_what_was_not_expected(play):
-    """Listed in another order it is the same, and what is missing is found out."""
+    """The order of the list does not matter, and a missing cross-connect is found."""
     asked = b"*cls;:oxc:swit:conn:stat?\r\n"
     told = b":syst:err:all?;:oxc:swit:conn:stat?\r\n"
     switch = play(
@@ -80,7 +80,7 @@ def test_polatis_scpi_power(play):
 
 
 def test_polatis_scpi_answers_line_by_line(play):
-    """As some do where several queries are in a line; and with LF alone at the end."""
+    """As by some devices for several queries in a line; and with LF alone at the end."""
     switch = play(
         "polatis-scpi",
         [
@@ -111,7 +111,7 @@ def test_polatis_scpi_warns_at_attach_of_a_switch_that_starts_dark(play, caplog,
 
 
 def test_polatis_scpi_works_with_a_switch_that_is_silent_about_its_start():
-    """And asks it once only."""
+    """And sends the query only once."""
     asked = []
 
     def serve():

@@ -1,4 +1,4 @@
-"""Text that devices print of their own accord: log lines, and what stands before an echo."""
+"""Unasked text of devices: log lines, and text before an echo."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Controllers that stand for leader, without anything to lead."""
+"""Candidates for leadership without a network."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Candidate:
         )
 
     def _lose(self, why: str) -> None:
-        """As the process does it: nothing comes after."""
+        """As the process does: no further work follows."""
         self.lost.put((boot_s(), why))
         self.gone.wait()
 
     @property
     def words(self) -> str:
-        """What it answers those who ask it to do something."""
+        """The answers to requests."""
         standby = self.leadership.standby()
         assert standby is not None
         return standby.words

@@ -1,7 +1,7 @@
-"""etcd fails, and a leader goes on or ends as it should; on real members.
+"""Faults of etcd, after which a leader goes on or ends as intended; on real members.
 
-A quorum that is lost is in tests/integration/test_replicas.py, a member that is stopped in
-test_leadership.py, lost requests and replies in tests/unit/journal/test_etcd.py.
+A lost quorum is in tests/integration/test_replicas.py, a stopped member in test_leadership.py, lost
+requests and replies in tests/unit/journal/test_etcd.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.takes(90)
 LEASE_S, LONG_LEASE_S = 7, 10
-"""Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""
+"""Longer than the default: a busy machine delays a renewal by up to 3 s."""
 QUOTA_BYTES = 16 << 20
 DEPLOY = Path(__file__).parents[3] / "deploy"
 
@@ -43,7 +43,7 @@ def ids(journal):
 
 
 def goes_on(leader, journal, lease_s):
-    """It leads, and its journal can be written, for longer than its lease."""
+    """The candidate leads, and its journal can be written, for longer than its lease."""
     until_s = time.monotonic() + 1.5 * lease_s
     while time.monotonic() < until_s:
         journal.write([webhook("a")])
@@ -61,7 +61,7 @@ def leading(settings):
 
 
 def test_the_leader_of_etcd_is_killed(tmp_path):
-    """Another one is elected within a second or two, and the lease is renewed there."""
+    """Another etcd leader is elected within a second or two, and the lease is renewed there."""
     with (
         EtcdMembers(tmp_path, 3) as members,
         leading(members.settings(lease_s=LONG_LEASE_S)) as (leader, journal),
@@ -82,7 +82,7 @@ def test_members_of_the_benchmark_elect_as_those_that_operators_are_given():
 
 
 def test_a_slow_etcd_is_waited_for(tmp_path):
-    """As where its disk, or its machine, is: it stands still most of the time."""
+    """As with a slow disk or machine: the member stands still most of the time."""
     with (
         EtcdMembers(tmp_path, 1) as members,
         leading(members.settings(lease_s=LONG_LEASE_S)) as (leader, journal),
@@ -105,14 +105,14 @@ def test_a_slow_etcd_is_waited_for(tmp_path):
 
 
 def fill(etcd):
-    """Write, as others do that use it, until there is no more space; a key's versions count."""
+    """Fill the store, as other clients might; versions of a key count."""
     with pytest.raises(EtcdRefused, match="space exceeded"):
         for _ in range(1000):
             etcd.transaction([], [put("others", "x" * 300_000)], patience_s=LONG_S)
 
 
 def free(etcd):
-    """What the operator's guide says."""
+    """The commands in the operator's guide."""
     revision = etcd.transaction([], [delete("others")]).revision
     etcd.ask("/kv/compaction", {"revision": str(revision), "physical": True})
     etcd.ask("/maintenance/defragment", {}, patience_s=LONG_S)
@@ -122,7 +122,9 @@ def free(etcd):
 
 
 def test_the_space_of_etcd_is_full(tmp_path):
-    """Who leads goes on to, and promises nothing; nobody else begins to. With space it is over."""
+    """The leader goes on leading, without new promises; no other controller leads. With space, the
+    fault is over.
+    """
     with EtcdMembers(tmp_path, 1, [f"--quota-backend-bytes={QUOTA_BYTES}"]) as members:
         settings = members.settings(lease_s=LEASE_S)
         with closing(Etcd(settings)) as etcd, leading(settings) as (leader, journal):
@@ -137,7 +139,7 @@ def test_the_space_of_etcd_is_full(tmp_path):
                 assert leader.lost.empty()
                 assert not leader.leadership.over()
                 assert "a leads: ask at" in other.words
-                other.switches += 1  # which it can't tell
+                other.switches += 1  # a difference that the client can't see
                 with candidate(settings, "c") as late:
                     wait_until(lambda: late.leadership.standby().leader)
                     time.sleep(LEASE_S)
@@ -158,7 +160,7 @@ def test_the_space_of_etcd_is_full(tmp_path):
 
 
 def signed_by(folder):
-    """Options of an etcd that gives out JSON Web Tokens, as its own documents advise."""
+    """Options of an etcd with JSON Web Tokens, as in its documents."""
     key = ec.generate_private_key(ec.SECP256R1())
     private, public = folder / "private.pem", folder / "public.pem"
     unsealed = serialization.NoEncryption()
@@ -172,12 +174,15 @@ def signed_by(folder):
 @pytest.mark.parametrize("options", [lambda _folder: (), signed_by], ids=["simple", "jwt"])
 def test_users_of_etcd_change_and_the_leader_goes_on(tmp_path, monkeypatch, options):
     monkeypatch.setenv("HYDRA_TEST_ETCD_PASSWORD", "secret")
-    cheap = ("--bcrypt-cost", "4")  # else a busy etcd checks a password for longer than a lease
+    cheap = (
+        "--bcrypt-cost",
+        "4",
+    )  # otherwise a busy etcd takes longer to check a password than a lease lasts
     with EtcdMembers(tmp_path / "members", options=(*options(tmp_path), *cheap)) as members:
         settings = replace(
             members.settings(lease_s=LEASE_S), password_env="HYDRA_TEST_ETCD_PASSWORD"
         )
-        # A user is added once: the request is not repeated.
+        # A user is added only once: the request is not repeated.
         with closing(Etcd(members.settings(), try_s=LONG_S)) as anybody:
             anybody.ask("/auth/role/add", {"name": "root"})
             for name in ("root", "hydra"):
@@ -195,7 +200,7 @@ def test_users_of_etcd_change_and_the_leader_goes_on(tmp_path, monkeypatch, opti
 
 
 def test_clocks_that_are_set_change_nothing(etcd, monkeypatch):
-    """A lease is counted by a clock that nobody sets."""
+    """A lease is counted by a clock that can't be set."""
     with leading(etcd.settings(f"/test/{uuid.uuid4().hex}/", LEASE_S)) as (leader, journal):
         now_s = time.time
         for by_s in (86_400.0, -86_400.0):
@@ -206,7 +211,7 @@ def test_clocks_that_are_set_change_nothing(etcd, monkeypatch):
 
 @pytest.mark.parametrize("reader", ["journal", "copy"])
 def test_etcd_compacts_what_is_being_read(etcd, monkeypatch, reader):
-    """A reading is of one moment, which a compaction takes away between two of its pages."""
+    """A read is of one revision, which a compaction removes between two pages."""
     monkeypatch.setattr(reading_module, "PAGE", 2)
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
     with closing(EtcdJournal(settings)) as journal, closing(Etcd(settings)) as other:

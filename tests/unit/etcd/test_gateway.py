@@ -1,4 +1,4 @@
-"""Errors as members of etcd and proxies before them tell of them, by what may have been done."""
+"""Errors of etcd's members and of proxies, by the possible outcome."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.waiting import PATIENCE_S
 
 
 def of_3_4(code, words):
-    """As etcd 3.4 writes it."""
+    """In the format of etcd 3.4."""
     return json.dumps({"error": words, "message": words, "code": code})
 
 
 def of_3_5(code, words):
-    """As etcd 3.5 and 3.7 do: there is no member ``error``."""
+    """In the format of etcd 3.5 and 3.7: without a member ``error``."""
     return json.dumps({"code": code, "message": words, "details": []})
 
 
@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        with contextlib.suppress(OSError):  # the client has given up
+        with contextlib.suppress(OSError):  # the client has timed out
             self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None: ...
@@ -89,7 +89,7 @@ def etcd(member):
 def test_what_may_have_been_done_is_not_refused(member, etcd, write, status, code, words):
     member.status, member.text = status, write(code, words)
     with pytest.raises(EtcdUnanswered):
-        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: it asks again until then
+        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: the client retries until then
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -115,7 +115,7 @@ def test_what_etcd_has_not_done_is_told_in_its_words(member, etcd, write, status
 def test_the_answer_of_a_proxy_leaves_open_what_was_done(member, etcd, status, text):
     member.status, member.text = status, text
     with pytest.raises(EtcdUnanswered):
-        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: it asks again until then
+        etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: the client retries until then
 
 
 def test_a_member_that_takes_longer_than_an_attempt_is_given_longer(member):

@@ -1,4 +1,4 @@
-"""Who leads, on a real etcd: the lease, its end, and what standbys say."""
+"""Leadership on a real etcd: the lease, its end, and the standbys' reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 pytestmark = pytest.mark.takes(20)
 
 LEASE_S = 7
-"""Longer than the default: a busy machine keeps a leader from renewing it for up to 3 s."""
+"""Longer than the default: a busy machine delays a renewal by up to 3 s."""
 
 
 def await_standby(leader):
@@ -80,7 +80,7 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
 
 
 def floor(settings):
-    """What etcd holds to be added to generations; None: nothing."""
+    """The offset of generations stored in etcd; None: none."""
     with closing(Etcd(settings)) as etcd:
         found = etcd.transaction([], [get(f"{settings.prefix}floor")]).found[0]
     return int(found[0].value) if found else None
@@ -111,7 +111,7 @@ def test_generations_exceed_those_of_a_store_before_and_so_do_those_of_later_lea
 
 
 def test_a_leader_whose_place_another_one_has_raises_no_generations(settings):
-    """As one that was paused: its own clock has not told it yet."""
+    """As after a pause: the leader's own clock has not shown the end yet."""
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
         first, leader = a.leadership.generation, f"{settings.prefix}leader"
@@ -144,7 +144,7 @@ def test_an_answer_about_generations_that_is_lost_is_found_out(settings, monkeyp
 
 
 def test_switches_take_the_leader_of_an_etcd_that_was_set_up_anew(tmp_path):
-    """Its revisions begin at 1, below the generations that switches have of the one before."""
+    """The new etcd's revisions begin at 1, below the generations that switches know."""
     switch, generations = SharedSwitch(), []
     for name in ("old", "new", "newer"):
         with EtcdMembers(tmp_path / name) as members, closing(Etcd(members.settings())) as etcd:
@@ -204,7 +204,7 @@ def test_a_controller_of_another_release_may_tell_less_of_itself_or_more(setting
 
 
 def test_releases_hand_over_to_each_other_and_back(settings):
-    """As a rolling upgrade does, and one that is given up."""
+    """As in a rolling upgrade, and a handover that is given up."""
     with candidate(settings, "a", "1.0") as a:
         a.leads.get(timeout=LONG_S)
         with candidate(settings, "b", "2.0") as b:
@@ -235,7 +235,7 @@ def test_releases_hand_over_to_each_other_and_back(settings):
     ],
 )
 def test_a_leader_of_another_release_may_tell_less_of_itself_or_more(settings, told, words):
-    """Whoever stands by goes on looking, and leads after it."""
+    """A standby keeps looking, and leads after the former leader."""
     with closing(Etcd(settings)) as etcd:
         key = f"{settings.prefix}leader"
         etcd.transaction([], [put(key, json.dumps(told))])
@@ -249,7 +249,7 @@ def test_a_leader_of_another_release_may_tell_less_of_itself_or_more(settings, t
 
 
 def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
-    """With a lease of twenty minutes, a look comes every two minutes else."""
+    """With a lease of twenty minutes, a standby otherwise looks every two minutes."""
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/", 1200)
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
@@ -267,7 +267,7 @@ def test_whoever_stands_by_looks_more_often_once_the_leader_ends(etcd):
 
 @pytest.mark.quiet("tells 1.5 s from 3 s")
 def test_a_leader_leads_until_those_that_stand_by_look_more_often(etcd, monkeypatch):
-    """They have looked just before they are told, and would look next after three seconds."""
+    """The standbys looked just before the notice, and would look next after three seconds."""
     settings = etcd.settings(f"/test/{uuid.uuid4().hex}/", 30)
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
@@ -291,7 +291,7 @@ def test_a_leader_leads_until_those_that_stand_by_look_more_often(etcd, monkeypa
 
 @pytest.mark.quiet("asks whether a leader ends within its lease")
 def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
-    """By its own clock, counted from before the renewal was asked for that was answered last."""
+    """By the leader's own clock, from before the request of the last answered renewal."""
     with EtcdMembers(tmp_path, 1) as members:
         settings = members.settings(lease_s=LEASE_S)
         with candidate(settings, "a") as a:
@@ -308,7 +308,7 @@ def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
 
 @pytest.mark.quiet("asks for a part of a lease")
 def test_a_renewal_that_is_not_answered_is_repeated_at_once(tmp_path, monkeypatch):
-    """etcd elects a leader meanwhile, perhaps, and every part of a lease counts."""
+    """etcd may elect a leader meanwhile, and every part of a lease counts."""
     with (
         EtcdMembers(tmp_path, 1) as members,
         candidate(members.settings(lease_s=LEASE_S), "a") as a,
@@ -335,7 +335,7 @@ def test_a_renewal_that_is_not_answered_is_repeated_at_once(tmp_path, monkeypatc
 
 
 def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
-    """Where its lease ends while it still waits for an answer."""
+    """The lease ends while the leader still waits for an answer."""
     with (
         EtcdMembers(tmp_path, 1) as members,
         candidate(members.settings(lease_s=LEASE_S), "a") as a,
@@ -371,7 +371,7 @@ def test_a_leader_whose_lease_etcd_has_ended_ends(settings):
 
 
 def test_a_leader_that_a_switch_says_is_followed_asks_etcd_at_once(settings, monkeypatch):
-    """It does not wait until it renews its lease the next time."""
+    """The leader does not wait for the next renewal of its lease."""
     with candidate(settings, "a") as a, closing(Etcd(settings)) as etcd:
         a.leads.get(timeout=LONG_S)
         monkeypatch.setattr(a.leadership, "_renew", lambda: None)
@@ -404,7 +404,7 @@ def test_a_password_that_is_not_there_is_told(settings):
 
 @pytest.mark.parametrize("missing", ["authority", "certificate"])
 def test_a_certificate_s_file_that_is_not_there_for_a_moment_is_told(settings, tmp_path, missing):
-    """As while it is renewed: requests looks for the files before each request."""
+    """As during a renewal of the files: requests reads the files before each request."""
     files = {"authority": None, "certificate": None, "key": None}
     named = {missing: str(tmp_path / "new.pem"), **({} if missing == "authority" else {"key": "k"})}
     tls = tuple(one.replace("http:", "https:") for one in settings.endpoints)
@@ -430,7 +430,7 @@ def test_a_standby_whose_lease_has_ended_takes_another(settings):
         wait_until(lambda: not (a.leadership.over() and b.leadership.over()))
         leader, other = (b, a) if a.leadership.over() else (a, b)
         await_standby(leader)
-        wait_until(lambda: other.leadership._lease)  # None while it asks for another
+        wait_until(lambda: other.leadership._lease)  # None while the client requests a new token
         etcd = Etcd(settings)
         etcd.ask("/lease/revoke", {"ID": str(other.leadership._lease)})
         etcd.close()
@@ -441,14 +441,14 @@ def test_a_standby_whose_lease_has_ended_takes_another(settings):
 
 
 def test_one_member_of_three_may_be_stopped(tmp_path):
-    """A stopped member takes requests and never answers: the others are asked."""
+    """A stopped member accepts requests and never answers: the client asks other members."""
     with (
         EtcdMembers(tmp_path, 3) as members,
         candidate(members.settings(lease_s=LEASE_S), "a") as a,
     ):
         a.leads.get(timeout=LONG_S)
         members.signal(members.names[0], signal.SIGSTOP)
-        time.sleep(1.5 * LEASE_S)  # timed: a lease that nobody renews ends
+        time.sleep(1.5 * LEASE_S)  # timed: a lease without renewals ends
         assert a.lost.empty()
         members.signal(members.names[0], signal.SIGCONT)
         assert not a.leadership.over()

@@ -1,4 +1,4 @@
-"""What a takeover would suffer from: dead members of etcd, clocks apart, files that differ."""
+"""Obstacles to a takeover: dead members of etcd, different clocks, different files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settings(etcd):
 
 @contextmanager
 def survey(settings, name, *, clock, leads=True, file="f"):
-    """Of a controller with a lease; its thread does not run."""
+    """A survey for a controller with a lease; its thread does not run."""
     with closing(Etcd(settings)) as etcd:
         lease = int(etcd.ask("/lease/grant", {"TTL": str(LEASE_S), "ID": "0"})["ID"])
         one = Survey(settings, name, name, lambda: lease, lambda: leads, lambda: file, clock)
@@ -53,7 +53,7 @@ def told(one):
 def test_a_clock_that_is_apart_is_told_until_it_is_right(settings, ahead_s):
     ours, theirs = Clock(), Clock(ahead_s)
     with survey(settings, "a", clock=ours) as a, survey(settings, "b", clock=theirs) as b:
-        told(a)  # of one that is behind, the first look can't tell since when it was told
+        told(a)  # the first look can't give the time since which a member lags
         b.publish()
         ((name, why),) = told(a)
         how = "ahead of" if ahead_s > 0 else "behind"

@@ -1,4 +1,4 @@
-"""Rows of an experiment, apart: checks of our own, and claims of a paper."""
+"""Rows of an experiment, by kind: the project's own checks, and claims of a paper."""
 
 from collections.abc import Iterable
 
@@ -6,15 +6,15 @@ from mininet_scenarios.reporting.table import Row
 
 
 def missed(rows: Iterable[Row]) -> list[str]:
-    """Figures of our own checks that are not met."""
+    """Figures of the project's checks that miss their targets."""
     return [row.figure for row in rows if row.met is False and not row.claim]
 
 
 def differing(rows: Iterable[Row]) -> list[str]:
-    """Claims with which a row differs."""
+    """Claims that a row contradicts."""
     return [row.claim for row in rows if row.met is False and row.claim]
 
 
 def agreeing(rows: Iterable[Row]) -> list[str]:
-    """Claims with which a row agrees."""
+    """Claims that a row confirms."""
     return [row.claim for row in rows if row.met and row.claim]

@@ -1,4 +1,4 @@
-"""Abu-Tair's direct link: what is sent, and what a repetition comes to."""
+"""Abu-Tair's direct link: the traffic, and the results of a repetition."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ SHARES = {
     Regime.DIFFERENTIATED: (0.65, 0.7),
     Regime.ON_DEMAND: (0.9, 0.95),
 }
-"""What elephants get of an uplink, undiverted and hitless."""
+"""Elephants' throughput on an uplink, undiverted and hitless."""
 
 
 def comparison(shares=SHARES, dark_frames=0, loads=(24, 48)):
@@ -70,7 +70,7 @@ def test_each_pair_sends_an_elephant_with_every_seven_mice():
 
 
 def test_the_paper_s_transfers_fill_one_uplink():
-    """What its Table 3 says without a direct link: 41.8 s, at what TCP gets of 1 Gb/s."""
+    """Its Table 3 without a direct link: 41.8 s, at TCP's share of 1 Gb/s."""
     assert Scale(1, 1).one_uplink_s(24) == pytest.approx(41.8 * 0.956, rel=0.02)
 
 
@@ -170,7 +170,7 @@ def test_the_full_form_fills_the_paper_s_tables_and_plots(tmp_path):
         assert [head for head in table.columns if "paper" in head] == [
             f"{transfers}: paper" for transfers in (24, 48, 72)
         ]
-        assert len(table.rows) == 7  # none, and the three others in both ways
+        assert len(table.rows) == 7  # none, and the three other cases in both ways
     assert len(load("abu-tair").draw(found, tmp_path)) == 2  # throughput, completion
 
 

@@ -62,7 +62,7 @@ def test_a_row_is_judged_by_its_claim():
     ],
 )
 def test_a_row_shows_the_value_that_was_judged(ours, shown):
-    """With a value in other units alone, a row would contradict its own target."""
+    """If only the units differed, a row would contradict its own target."""
     row = judged("c-through/up", 4.6, "until TCP uses the circuit", ours)
     assert (row.ours, row.target, row.met) == (shown, "≤ 5.0", True)
 
@@ -91,6 +91,6 @@ def test_every_row_counts_and_a_claim_without_one_is_not_played():
 
 
 def test_most_claims_have_two_sides():
-    """Four of five of those with a figure; the others are bounds or have no figure."""
+    """Four of five claims with a figure; the others are bounds or have no figure."""
     figures = [one for one in CLAIMS.values() if any(map(str.isdigit, one.published))]
     assert len([one for one in figures if one.band.two_sided]) >= 0.8 * len(figures)

@@ -1,4 +1,4 @@
-"""Experiments that other packages contribute by entry points."""
+"""Experiments contributed by other packages through entry points."""
 
 import json
 from importlib.metadata import EntryPoint
@@ -14,7 +14,7 @@ from mininet_scenarios.experiments import CONTRIBUTED, EXPERIMENTS, load
 
 @pytest.fixture
 def contributing(monkeypatch):
-    """Contributes one experiment beside ours."""
+    """Contributes an experiment in addition to HydRA's."""
 
     def contribute(name, value):
         point = EntryPoint(name, value, CONTRIBUTED)

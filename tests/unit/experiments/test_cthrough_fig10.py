@@ -1,4 +1,4 @@
-"""Fig. 10 of c-Through: what is transformed, and what the times come to."""
+"""Fig. 10 of c-Through: the transform, and results from times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Fig. 5 of c-Through: what is made of the frames that arrived."""
+"""Fig. 5 of c-Through: results from arrived frames."""
 
 import struct
 from dataclasses import replace
@@ -131,7 +131,9 @@ def test_a_time_stands_beside_the_paper_s_at_this_scale():
 
 
 def test_a_machine_that_was_too_slow_is_the_reason():
-    """As with 143 Mb/s, of which 102.8 came through: ten times packets' rate is missed."""
+    """With 143 Mb/s of packets, of which 102.8 got through, the circuit's ratio misses its limit of
+    ten.
+    """
     slow = replace(fig5_run(CycleName.AS_PUBLISHED), optical_mbps=14.0)
     both = ways(slow, fig5_run(CycleName.HITLESS))
     rows = {row.figure: row for row in load("cthrough-fig5").conclude([both]).rows}

@@ -1,4 +1,4 @@
-"""Fig. 6 of c-Through: what migrates, and what the times come to."""
+"""Fig. 6 of c-Through: the migrations, and results from times."""
 
 from types import SimpleNamespace
 
@@ -32,7 +32,7 @@ def test_machines_are_dealt_out_evenly_and_made_in_the_paper_s_time():
 
 
 def migrations(cases, seconds, part=1.0):
-    """What a case takes is ``seconds(case)``."""
+    """A case takes ``seconds(case)``."""
     return Repetition(
         Scale(0.02, part),
         tuple(

@@ -1,4 +1,4 @@
-"""Fig. 7 and 8 of c-Through: what is sorted, and what the times come to."""
+"""Fig. 7 and 8 of c-Through: the sorts, and results from times."""
 
 from collections import Counter
 
@@ -47,7 +47,9 @@ def test_each_copy_is_the_whole_output_and_one_is_in_another_rack():
         assert all(wish.source != wish.destination for wish in copies)
         blocks = {wish.unit_bytes for wish in copies}
         assert list(blocks) == [pytest.approx(64e6 * SCALE.rate * SCALE.part, rel=1e-3)]
-        assert len({(wish.source, wish.disk) for wish in copies}) == 16  # one for all of a server's
+        assert (
+            len({(wish.source, wish.disk) for wish in copies}) == 16
+        )  # a single task for all of a server's data
         for end in ("source", "destination"):  # evenly
             assert set(Counter(getattr(wish, end) for wish in copies).values()) == {3}
 

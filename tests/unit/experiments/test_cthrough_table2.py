@@ -1,4 +1,4 @@
-"""Table 2 of c-Through: what the transfers come to."""
+"""Table 2 of c-Through: results from transfers."""
 
 import pytest
 

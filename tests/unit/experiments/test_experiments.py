@@ -1,4 +1,4 @@
-"""Experiments that need no data plane, run in short form; the frame; and the report."""
+"""Experiments without a data plane, run in short form; the frame; and the report."""
 
 import gzip
 import io
@@ -46,7 +46,7 @@ def invoke(*arguments: str):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
-    """All offline experiments, run once, as if there were no Mininet; the tournament is small."""
+    """All offline experiments, run once, as without Mininet; the tournament is small."""
     directory = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "mininet", None)
@@ -82,7 +82,7 @@ def test_report_is_one_page_that_needs_nothing_else(results):
     assert "http" not in page
     for name in OFFLINE:
         assert f'<section id="{name}">' in page
-    assert "The paper does not say" in page  # where and why ours differs
+    assert "The paper does not say" in page  # place and reason of the difference
 
 
 def load_result(results: Path, name: str) -> dict:
@@ -266,7 +266,7 @@ def test_a_repetition_in_which_the_controller_never_acted_is_missed():
 
 @pytest.mark.parametrize(
     ("forwarded_mbps", "divisor"),
-    # 10 Gb/s have to fit into 40 % of what is forwarded; two digits, rounded up
+    # 10 Gb/s have to fit into 40 % of the forwarded rate; two digits, rounded up
     [(250.0, 100), (249.0, 110), (2_500.0, 10), (24_000.0, 2), (90_000.0, 1)],
 )
 def test_a_bigger_machine_runs_a_bigger_experiment(forwarded_mbps, divisor):
@@ -455,7 +455,7 @@ def test_an_interrupted_run_goes_on_where_it_was(play, tmp_path):
 
 
 def test_a_second_run_leaves_the_first_one_alone(play, tmp_path):
-    """Both would write into one directory, which the second one would empty first."""
+    """Both would write into the same directory, which the second run would empty first."""
 
     def meets_another(setting: Setting, _narrator) -> Measured:
         log = setting.work_dir / "log.txt"
@@ -498,11 +498,11 @@ def test_repetitions_are_added_to_a_complete_run(play, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         play(interrupted, repeat=3, goes_on=True)
-    assert not (tmp_path / "probe.part").exists()  # nothing was measured
+    assert not (tmp_path / "probe.part").exists()  # no measurement
     result = play(lambda setting, _narrator: Measured(setting.seed), repeat=3, goes_on=True)
     assert result["rows"][0]["ours"] == "33"
     assert result["seconds"] >= before["seconds"]
-    # Fewer than there are: all of them count, and the result says so.
+    # Fewer repetitions than planned: all count, and the result says so.
     again = play(interrupted, repeat=1, goes_on=True)
     assert (again["rows"][0]["ours"], again["command"].split()[-1]) == ("33", "3")
 
@@ -544,7 +544,7 @@ def test_a_trace_is_known_by_what_it_holds(play, tmp_path):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_can_be_continued(name, tmp_path):
-    with pytest.raises(HydraError, match=r"run\.json"):  # and not for a type that can't be read
+    with pytest.raises(HydraError, match=r"run\.json"):  # and not for an unreadable type
         repetitions.read(tmp_path, load(name))
 
 
@@ -682,7 +682,7 @@ def test_a_relative_directory_of_results_is_made_absolute(play, tmp_path, monkey
 
 def test_packets_alone_by_hand():
     demand = np.array([[0, 30.0, 0], [0, 0, 0], [10.0, 20.0, 0]])
-    # Rack 1 receives 50 and can take 10; 10 more go from 2 to 0, where 2 sends no more than 10.
+    # Rack 1 receives 50 and can take 10; 10 more go from 2 to 0, and 2 can send at most 10.
     assert packet_share(demand, 10) == pytest.approx(20 / 60)
     assert packet_share(demand, 50) == pytest.approx(1)
     assert packet_share(demand, 0) == 0
@@ -731,5 +731,7 @@ def test_a_stability_period_by_hand():
     loop_s = patterns.LOOP_S
     by_hand = (loop_s * 0.2 + 0.025 * 0.1 + (4 - loop_s - 0.025)) / 4
     assert change.mean(4, 0) == pytest.approx(by_hand)
-    assert change.mean(0.2, 0) == pytest.approx(0.2)  # over before the loop has seen it
+    assert change.mean(0.2, 0) == pytest.approx(
+        0.2
+    )  # over before the loop has measured the traffic
     assert change.mean(0.5, 2.6) < change.mean(0.5, 0)

@@ -34,7 +34,7 @@ def test_networks_are_usable_and_keep_the_paper_s_ratios(scenario, network, tmp_
         assert len(fabric.racks) == 4
         assert len(fabric.servers) == 4 * servers
         assert {plane.rate_mbps for plane in fabric.planes} == {10.0}
-        # However few stand for them: as much as the paper's 8 or 10 servers send
+        # For any number of emulated servers: as much as the paper's 8 or 10 servers send
         assert servers * fabric.server_rate_mbps == pytest.approx(scenario.servers * 10)
     if network is fig7.tree:
         assert fabrics[0].electrical_rate_mbps == pytest.approx(
@@ -49,7 +49,7 @@ def test_ranks_are_dealt_out_to_racks_or_placed_at_random(tmp_path):
     placed = [fig7.placement(fabric, fig7.FFT, seed) for seed in range(1, 6)]
     assert all(sorted(places) == sorted(dealt) for places in placed)
     assert len({tuple(places) for places in placed}) > 1
-    # On another network, the same: that it is drawn does not make the difference.
+    # The same on another network: the difference does not come from the drawing.
     alike = fabric_of(fig7.tree, fig7.SCENARIOS[1], 2, tmp_path)
     assert fig7.placement(alike, fig7.FFT, 1) == placed[0]
 
@@ -90,7 +90,8 @@ def test_a_kernel_takes_the_tree_as_long_as_it_should(scenario, name, divisor):
         paused_s = kernel.rounds * kernel.pause_s
         seconds = sent * 8e-6 / scale.mbps(scenario.tree_mbps) + paused_s
         assert 10 < seconds < 40, kernel
-        # A rank of the paper makes a billion operations a second on a network ``divisor`` faster.
+        # A rank of the paper makes a billion operations per second on a network ``divisor`` times
+        # as fast.
         operations = (
             fig7.PROGRAMS[name].operations * ranks * kernel.rounds * kernel.bytes_out(ranks)
         )

@@ -1,4 +1,4 @@
-"""Helios on the data plane: who sends to whom, and what the runs come to."""
+"""Helios on the data plane: pairs of senders and receivers, and results of runs."""
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def test_the_loop_of_cases_before_does_not_count():
 
 
 def test_asymmetric_periods_are_those_in_which_pods_do_not_exchange():
-    """Four samples a period; strides 1, 2 and 3; the later half of those of 1 and 3."""
+    """Four samples a period; strides 1, 2 and 3; the later half of the samples of 1 and 3."""
     series = (0.0, 0.0, 1.0, 3.0, 9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 5.0, 7.0)
     assert scenario.asymmetric_mbps(series, 1.0) == 4.0
 
@@ -103,7 +103,7 @@ def like_the_paper(case):
         return 36.0
     late = {"neither": 1.0, "EDC": 0.95, "debounce and EDC": 0.9}[case.port_up]
     if case.port_up == "debounce and EDC" and case.cycle is not CycleName.HITLESS:
-        return 40.0  # barely above the packet switch, whatever the stability
+        return 40.0  # barely above the packet switch, for any stability
     rising = 40 + 5 * np.log2(2 * case.stability_s) + (case.pattern == "HStride")
     hitless = 40.0 * (case.cycle is CycleName.HITLESS)
     useful = 0.5 if case.circuits == "bidirectional" else 1.0

@@ -1,4 +1,4 @@
-"""Mordia's ToRs that hold frames: the optical switch's judgement, a ToR, and conclusions."""
+"""Mordia's ToRs that hold frames: the check of the optical switch, a ToR, and conclusions."""
 
 import json
 import socket
@@ -32,7 +32,7 @@ SLOTS = [Slot(1, 1.0, 1.9), Slot(2, 2.0, 2.9)]
     [
         (0, 1, 1.0, 3, 3),  # three times 0.3 s: the whole day
         (0, 1, 1.0, 4, 3),
-        (0, 1, 1.05, 3, 2),  # the last one is cut off by the night
+        (0, 1, 1.05, 3, 2),  # the night cuts the last transmission off
         (0, 1, 0.8, 3, 2),  # begun before the day
         (0, 2, 1.0, 3, 0),  # another ToR's day
         (2, 0, 1.0, 3, 3),

@@ -1,4 +1,4 @@
-"""Slots on the data plane: what the runs come to."""
+"""Slots on the data plane: results of runs."""
 
 import pytest
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.takes(6)
 
 PORT_MBPS = 100.0
 NETWORK = fabric(4, 2, PORT_MBPS, 0.1)
-"""Racks of 200 Mbps, and 20 electrically."""
+"""Racks with 200 Mbps on circuits, and 20 electrically."""
 ONE_WAY = fabric(4, 2, PORT_MBPS, 0.1, one_way=True)
 ONE_PLANE = fabric(4, 1, PORT_MBPS, 0.1)
 ONE_PLANE_ONE_WAY = fabric(4, 1, PORT_MBPS, 0.1, one_way=True)
@@ -62,7 +62,7 @@ def test_one_way_circuits_serve_a_ring_of_demand_that_duplex_ones_can_not():
 def test_a_demand_that_fits_on_a_circuit_is_served_but_for_what_changes_cost():
     steady = [window(number, (0, 1, 50.0)) for number in range(3)]
     found = {one.policy: one for one in courses(NETWORK, "steady", steady, 10.0)}
-    # The flow would take all of its rack's 200 Mbps, of which the circuit has 100.
+    # The flow would use all of its rack's 200 Mbps; the circuit carries 100.
     assert found[ALONE.name].served_share == pytest.approx(0.1)
     assert found["by-demand, hydra-bfs"].served_share == pytest.approx(0.5, abs=0.01)
     assert found["by-demand, hydra-bfs"].changes == 1

@@ -64,7 +64,7 @@ def test_the_first_repetition_plays_the_sample():
 
 
 class Noted:
-    """A narrator that notes phases and what they are expected to take."""
+    """A narrator that records phases and their expected durations."""
 
     def __init__(self):
         self.phases = []

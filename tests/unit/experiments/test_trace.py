@@ -1,4 +1,4 @@
-"""Windows of a trace on the data plane: what is played, and what a repetition comes to."""
+"""Windows of a trace on the data plane: the played traffic, and results of a repetition."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ def trace(tmp_path) -> Path:
 def test_racks_are_folded_and_flows_of_a_coflow_joined(trace):
     played = excerpt(trace, DEMO.racks, 10.0, 1)
     assert (played.number, played.start_s, played.length_s) == (1, 10.0, 10.0)
-    # Racks 4 and 5 stand for 0 and 1; from 0 to 4 stays within a rack.
+    # Racks 4 and 5 are mapped to 0 and 1; traffic from 0 to 4 stays within a rack.
     assert played.flows == ((1.0, 0, 1, 4e6), (2.5, 2, 3, 2e6))
     assert played.coflows == 2
     assert played.busiest_rack_mbps == pytest.approx(4e6 * 8e-6 / 10)
@@ -103,7 +103,7 @@ def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
     assert whole["planes"] == alone["planes"]
     assert {way for ways in STAGES for way in ways} == set(Way)
     on_circuits = len(FABRIC.planes) * circuits[0]
-    by_packets = {  # each server has an electrical link of its own
+    by_packets = {  # each server has a separate electrical link
         way: len(FABRIC.racks[0].servers) * network["electrical"]["rate_mbps"]
         for way, network in (("alone", alone), ("whole", whole))
     }

@@ -1,6 +1,6 @@
-"""The program runs where there is no Mininet; experiments with a data plane say how to get it.
+"""The program runs without Mininet; experiments with a data plane say how to install Mininet.
 
-``test_experiments`` runs all experiments without a data plane as if there were no Mininet.
+``test_experiments`` runs all experiments without a data plane as if Mininet were missing.
 """
 
 import json

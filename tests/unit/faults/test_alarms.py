@@ -1,4 +1,4 @@
-"""Which alarms are news: those that began, are over, or came and went between two looks."""
+"""Reported changes of alarms: alarms that began, ended, or came and went between two looks."""
 
 from dataclasses import replace
 
@@ -19,9 +19,9 @@ LOS_OVER, FAN_OVER = (replace(alarm, severity=Severity.CLEARED) for alarm in (LO
         ([], [], [LOS], [LOS]),
         ([LOS], [], [LOS], []),
         ([LOS], [], [], [LOS_OVER]),
-        ([], [LOS], [LOS], [LOS]),  # once, though it was reported as well
+        ([], [LOS], [LOS], [LOS]),  # once, although the device also reported the alarm
         ([LOS], [LOS_OVER], [], [LOS_OVER]),
-        ([FAN], [LOS, LOS_OVER], [FAN], [LOS, LOS_OVER]),  # it came and went
+        ([FAN], [LOS, LOS_OVER], [FAN], [LOS, LOS_OVER]),  # the alarm came and went
         ([FAN], [replace(LOS, port=4)], [LOS], [replace(LOS, port=4), LOS, FAN_OVER]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is wrong, since when, whom it affects, what was done, what to do next."""
+"""Conditions: fault, start, affected pairs, actions of the controller, next steps."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Servers' links that are dead in one direction: found, told apart, and found again when back."""
+"""Servers' links dead in one direction: found, located, and found alive again."""
 
 import itertools
 
@@ -19,14 +19,14 @@ def switch_of(server):
 
 
 class Racks:
-    """Servers whose links pass what is sent, but for directions that are dead."""
+    """Servers whose links pass all frames, except in dead directions."""
 
     def __init__(self, servers=3, racks=2, circuits=True):
         self.fabric = small_fabric(racks=racks, planes=1, servers=servers)
         self.roll = RollCall()
         self.links = ServerLinks(INTERVAL_S, TIMEOUT_S, self.roll)
         self.late = set()
-        """Vswitches that answer nothing, and neither send nor tell of probes."""
+        """Vswitches that answer no request, and neither send nor report probes."""
         self.dead = set()
         self.now_s = 100.0
         self.nonces = itertools.count()
@@ -47,7 +47,7 @@ class Racks:
         self.links.watch(able, witnesses, self.now_s)
 
     def run(self, for_s, until=lambda: False):
-        """Returns the time that it took."""
+        """Returns the elapsed time."""
         began_s = self.now_s
         while self.now_s < began_s + for_s and not until():
             for probe in self.links.due(self.now_s):
@@ -82,7 +82,7 @@ def test_a_dead_direction_is_found_within_three_intervals_and_no_other_is_blamed
 
 
 def test_of_two_servers_that_nobody_else_can_ask_both_may_be_dead():
-    """Without them, nothing that they send each other is lost any more."""
+    """Without these links, frames between the servers are no longer lost."""
     racks = Racks(2, circuits=False)
     racks.dead = {("h11", SENDING)}
     racks.run(WITHIN_S)
@@ -165,7 +165,7 @@ def test_a_late_vswitch_is_no_dead_link_and_a_dead_link_beside_it_is_found():
 
 @pytest.mark.parametrize(("late", "dead"), [("h11", ("h12", RECEIVING)), ("h12", ("h11", SENDING))])
 def test_the_neighbour_of_a_silent_vswitch_is_probed_by_others(late, dead):
-    """In the ring, one of the two directions of each neighbour is for the silent one to see."""
+    """In the ring, the silent switch would see one of the two directions of each neighbour."""
     racks = Racks(5)
     racks.run(2 * INTERVAL_S)
     racks.late = {switch_of(racks.fabric.server_by_name[late])}

@@ -1,4 +1,4 @@
-"""Which probe goes when, and what its loss means, on a clock of the test's own."""
+"""The schedule of probes, and the meaning of their loss, on a simulated clock."""
 
 import collections
 import itertools
@@ -21,7 +21,7 @@ ENDS = ((1, 2),)
 
 
 class Air:
-    """Carries probes, except where ``dead`` says so: {(path, source rack)}."""
+    """Carries probes, except in the directions of ``dead``: {(path, source rack)}."""
 
     def __init__(self, state, fabric=FABRIC):
         self.fabric = fabric
@@ -35,7 +35,7 @@ class Air:
         self._nonces = itertools.count(1)
         self.narrow = set()
         self.late = set()
-        """Racks whose switches answer nothing, and neither send nor tell of probes."""
+        """Racks whose switches answer no request, and neither send nor report probes."""
 
     def run(self, until_s, step_s=0.01):
         while self.now_s < until_s:
@@ -56,12 +56,12 @@ class Air:
         self.watched.probe_received(nonce, self.now_s + 0.001)
 
     def answer(self):
-        """Have the switches answer that are asked."""
+        """Let the switches answer outstanding requests."""
         for switch in self.roll.take() - self.late:
             self.roll.answered(switch, self.now_s)
 
     def narrow_down(self, path):
-        """Have the circuits of ``path`` pass small frames alone."""
+        """Have the circuits of ``path`` pass small frames only."""
         self.narrow.update((one, end) for one in path.circuits for end in (one.a, one.b))
 
     def cut(self, path, src):
@@ -150,7 +150,7 @@ def test_a_frame_that_comes_late_counts():
     air.watched.sent(way, [78, 79], ENDS, air.now_s)
     air.watched.probe_received(77, air.now_s + 0.01)
     assert way.lost == 0
-    air.watched.probe_received(78, air.now_s + 0.02)  # nobody waits for it any more
+    air.watched.probe_received(78, air.now_s + 0.02)  # no longer awaited
 
 
 def test_a_circuit_that_works_for_another_path_is_not_blamed():
@@ -166,7 +166,7 @@ def test_a_circuit_that_works_for_another_path_is_not_blamed():
 
 
 def test_where_all_circuits_work_the_path_alone_is_lost():
-    """Its VLAN is broken somewhere, say; the circuits carry other paths."""
+    """For example, its VLAN is broken; the circuits carry other paths."""
     air = Air(state_of(FABRIC, NetworkState(), FIRST, path_of(FABRIC, 1, 2, FAR), RELAYED))
     blocked = {(RELAYED.src, RELAYED.dst)}
     while not air.lost and air.now_s < 10:
@@ -211,7 +211,7 @@ def test_pairs_that_move_are_left_in_peace_and_come_back_fresh():
 
 @pytest.mark.parametrize("before_s", [0.1, 0.6, INTERVAL_S])
 def test_what_died_before_its_pair_moved_is_found_soon_after(before_s):
-    """Within three time-outs, whenever in the interval its next probe would have been."""
+    """Within three time-outs, for any position of the next probe in the interval."""
     air = Air(DIRECT)
     air.run(4 * INTERVAL_S)
     air.cut(FIRST, 1)
@@ -256,7 +256,7 @@ def test_while_all_switches_are_late_nothing_is_lost_and_little_is_sent():
 
 
 def test_a_switch_that_answers_late_loses_no_probe_before_it_has_told_of_it():
-    """It answers what it was asked after it has told of what came before."""
+    """The switch answers a request after it has reported earlier messages."""
     air = Air(DIRECT)
     air.run(2 * INTERVAL_S)
     waits = collections.deque()

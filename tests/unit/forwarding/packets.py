@@ -1,4 +1,4 @@
-"""A vswitch as OpenFlow 1.3 defines it, for rules held against single packets."""
+"""A model of a vswitch by OpenFlow 1.3, to test rules with single packets."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Packet:
 
 
 _FLOWS = 4
-"""By another basis, flows of so many numbers in a row pick alike: here their hash is the number."""
+"""With another basis, consecutive flows would pick alike: here their hash is the number."""
 CONTROLLER = "controller"
 Emitted = tuple[int | str, int | None]
 """(port, VLAN)"""
 
 
 def packet(dst: Server | int, eth_type: int = IPV4, vlan: int | None = None, **fields) -> Packet:
-    """To a server, with its first address of the family; or to a MAC address."""
+    """To a server, by its first address of the family; or to a MAC address."""
     if isinstance(dst, Server):
         fields |= {"eth_dst": mac_as_int(dst.mac)}
         version = {IPV4: 4, IPV6: 6}.get(eth_type)
@@ -60,7 +60,7 @@ def packet(dst: Server | int, eth_type: int = IPV4, vlan: int | None = None, **f
 
 
 def sent_by(server: Server, sent: Packet) -> Packet:
-    """The packet with the server's MAC address as its source, if it bears none."""
+    """The packet, with the server's MAC address as its source unless another is set."""
     return replace(sent, fields={"eth_src": mac_as_int(server.mac), **sent.fields})
 
 
@@ -72,8 +72,10 @@ def forward(
     servers: int = 0,
     passed: list[FlowRule] | None = None,
 ) -> list[Emitted]:
-    """What leaves the switch. With ``one_uplink`` two names of ports are one port; a ToR has so
-    many ``servers``. The rules that it meets are added to ``passed``.
+    """The frames that leave the switch.
+
+    With ``one_uplink``, both uplink names mean the same port; a ToR has this number of ``servers``.
+    Matching rules are added to ``passed``.
     """
 
     def port(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Rules of every kind, for the tests of what encodes and carries them."""
+"""Rules of every kind, for the tests of encoders and transports."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -34,7 +34,9 @@ def circuit_rule(destination: RackId, vlan: VlanId, epoch: int) -> FlowRule:
 
 
 def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
-    """At least one rule of every kind that switches hold; many are the same on several."""
+    """At least one rule of every kind that switches hold; many rules are the same on several
+    switches.
+    """
     one, other = circuit_between(fabric, 0, 1), circuit_between(fabric, 1, 2, 1)
     relayed = path_of(fabric, 0, 1), path_of(fabric, 0, 2, one, other)
     for kind in (fabric, single_homed(fabric), openflow_only(fabric)):
@@ -58,7 +60,7 @@ def every_rule(fabric: Fabric) -> Iterator[FlowRule]:
 
 
 def sharing_rules() -> Iterator[FlowRule]:
-    """Of every kind that the sharing of circuits brings to a switch that steers."""
+    """Rules of every kind for the sharing of circuits, at a steering switch."""
     yield from class_rules(
         [
             TcpConnection(ip_address("10.0.2.1"), 40000, 5201),
@@ -69,7 +71,7 @@ def sharing_rules() -> Iterator[FlowRule]:
 
 
 def reservation_rules(fabric: Fabric, server: Server, meter: int) -> Iterator[FlowRule]:
-    """Of every kind that reservations bring to a vswitch, for traffic with r2."""
+    """Rules of every kind for reservations, at a vswitch, for traffic with r2."""
     rack = fabric.racks[1]
     (other, *_) = rack.servers
     yield from aggregate_rules(

@@ -1,4 +1,4 @@
-"""Where a vswitch sends what: the whole pipeline, packet by packet, on each substrate."""
+"""The forwarding of a vswitch: the whole pipeline, packet by packet, on each substrate."""
 
 import pytest
 
@@ -24,11 +24,11 @@ BROADCAST = 0xFFFFFFFFFFFF
 ANNOUNCEMENT = 0x034879445241
 H11, H12, H21, _, H31, _ = range(6)
 VLAN = 100
-"""Of the only path, r1 to r2."""
+"""VLAN of the only path, r1 to r2."""
 
 
 class Vswitch:
-    """That of h11."""
+    """The vswitch of h11."""
 
     def __init__(self, fabric):
         self.servers = fabric.servers

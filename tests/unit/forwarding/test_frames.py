@@ -12,7 +12,7 @@ NONCES = st.integers(0, 2**64 - 1)
 
 
 def untagged(frame):
-    """As the frame arrives where a switch took its tag off."""
+    """As the frame arrives after a switch removed its tag."""
     return frame[:12] + frame[16:]
 
 

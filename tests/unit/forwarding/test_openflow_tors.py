@@ -1,4 +1,4 @@
-"""Where OpenFlow ToRs send what: frames from server to server, ToR by ToR."""
+"""The forwarding of OpenFlow ToRs: frames from server to server, ToR by ToR."""
 
 import random
 from dataclasses import replace
@@ -66,7 +66,7 @@ class Tors:
         return forward(self.rules[rack], sent, in_port, servers=len(servers))
 
     def follow(self, rack, sent, in_port):
-        """(where a unicast frame ends, the optical ports that it leaves by on its way)."""
+        """(End of a unicast frame's way, the optical ports of its way)."""
         left_by = []
         while True:
             ((out, vlan),) = self.forward(rack, sent, in_port)

@@ -53,7 +53,7 @@ def kinds(rules):
 
 
 def arguments(kind):
-    """How many arguments the shape of a kind has places for."""
+    """Number of places for arguments in the shape of a kind."""
     shape = SHAPES[kind]
     values = [value for field in shape.match for value in (field.value, field.mask)]
     values += [shape.write_metadata, shape.meter]

@@ -1,4 +1,4 @@
-"""What servers may send: frames with their own MAC addresses and no tags, on each substrate."""
+"""Frames permitted from servers: own MAC addresses and no tags, on each substrate."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -59,7 +59,7 @@ FRAMES = st.builds(
 
 
 class Switch:
-    """The one that takes in what ``server`` sends."""
+    """The switch that receives the frames of ``server``."""
 
     def __init__(self, name, server):
         fabric = FABRICS[name]
@@ -96,7 +96,7 @@ def test_own_untagged_frames_go_where_they_went_and_no_others_go_anywhere(switch
 
 
 def claimed(sent):
-    """The address that a frame tells neighbours of, if it does."""
+    """The address that a frame announces to neighbours, if any."""
     match sent.fields:
         case {"eth_type": 0x0806, "arp_spa": number}:
             return IPv4Address(number)

@@ -1,4 +1,4 @@
-"""What each substrate makes of servers, ToRs and their ports."""
+"""The treatment of servers, ToRs and their ports by each substrate."""
 
 from dataclasses import replace
 
@@ -71,7 +71,7 @@ def test_no_two_rules_of_a_single_homed_vswitch_have_one_match():
 
 
 def test_nothing_matches_a_port_that_a_single_homed_vswitch_lacks():
-    """Its two uplinks are one port: the rules for either would compete."""
+    """Both uplinks are the same port: the rules for the two uplinks would conflict."""
     ports = {
         rule.args[field.value.index] if isinstance(field.value, Arg) else field.value
         for rule in rules_of_h11(SINGLE)

@@ -1,4 +1,4 @@
-"""Slurm's topology files, in cases worked out by hand; slurmctld reads one in test_slurm.py."""
+"""Slurm's topology files, in cases worked out by hand; slurmctld reads a file in test_slurm.py."""
 
 import pytest
 import yaml

@@ -22,7 +22,7 @@ def stage(what: str, number: int, *parents: int, attempt: int = 0, **more: objec
 
 
 def job(number: int, **parents: list[int]) -> str:
-    """The start of a job, by the stages that each stage fetches from."""
+    """The start of a job, by the stages from which each stage fetches."""
     infos = [{"Stage ID": int(one[1:]), "Parent IDs": some} for one, some in parents.items()]
     return line("JobStart", **{"Job ID": number, "Stage Infos": infos})
 
@@ -56,7 +56,7 @@ def test_what_begins_ends_with_the_log_or_before_the_next_attempt(end):
 
 
 def test_a_shuffle_begins_when_all_stages_that_it_fetches_from_are_completed():
-    """Spark's own line of its beginning comes with its end: it waits in a buffer until then."""
+    """Spark's line for a stage's start comes with its end: until then it is buffered."""
     events = [job(7, s0=[], s1=[], s2=[0, 1], s3=[2]), stage("Completed", 0)]
     assert told(*events) == []
     assert told(*events, stage("Completed", 1))[0] == (2, BOTH, True)

@@ -1,4 +1,4 @@
-"""A copy of the journal in a real etcd is what the journal is, whatever was written in between."""
+"""A copy of the journal in a real etcd equals the journal, after any writes in between."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_is_what_the_journal_is(etcd, monkeypatch):
 
 
 def test_whatever_is_written_it_is_what_the_journal_is(settings, monkeypatch):
-    """Some goes, some comes back, some is large; and what it holds in the end is taken over."""
+    """Some records go, some come back, some are large; the final content is taken over."""
     monkeypatch.setattr(reading_module, "PAGE", 7)
     monkeypatch.setattr(reading_module, "_PARTS", 4)
     monkeypatch.setitem(KEPT, Kind.DECISION, 20)
@@ -101,7 +101,7 @@ def test_whatever_is_written_it_is_what_the_journal_is(settings, monkeypatch):
 
 
 class Found:
-    """Numbers of records that etcd has found, of any asked for: without their values, and with."""
+    """Numbers of records that etcd has found, by requests without and with values."""
 
     def __init__(self):
         self._counted = [0, 0]
@@ -160,7 +160,7 @@ def test_a_look_and_a_takeover_read_what_has_changed_and_not_what_there_is(setti
 
 
 def test_what_is_written_as_it_is_taken_over_is_not_lost(settings):
-    """The one that led before writes once more when its successor has looked already."""
+    """The former leader writes once more after its successor's look."""
     with (
         closing(Copying(settings)) as copies,
         closing(EtcdJournal(settings)) as journal,
@@ -196,7 +196,7 @@ def test_without_a_look_that_was_answered_all_is_read_by_who_takes_it_over(tmp_p
 
 
 def test_a_staged_write_that_was_taken_back_is_forgotten(settings):
-    """It counted as long as the key `redo` was there; its keys were never carried over."""
+    """The write counted as long as the key `redo` existed; its keys were never carried over."""
     at, records = f"{settings.prefix}journal/", "records/webhook"
     staged = {f"{records}/{1:016x}/0000": json.dumps({"key": "a", "record": {"id": "staged"}})}
     work = json.dumps({"put": staged, "delete": [[f"{records}/{2:016x}", f"{records}0"]]})
@@ -212,7 +212,7 @@ def test_a_staged_write_that_was_taken_back_is_forgotten(settings):
 
 
 def test_a_store_that_was_restored_from_an_earlier_copy_is_read_anew(settings):
-    """Its revisions begin again where they were, so they say nothing of what was written since."""
+    """The restored store's revisions repeat, so they don't identify writes."""
     with (
         closing(Copying(settings)) as copies,
         closing(EtcdJournal(settings)) as journal,
@@ -254,7 +254,7 @@ def test_without_an_answer_the_last_one_stays(tmp_path):
 
 
 def written_by_another(settings, written):
-    """The format's number, and a write, as one transaction of a release that writes otherwise."""
+    """The format's number, and a write, as one transaction of a release with another format."""
     journal = f"{settings.prefix}journal/"
     with closing(Etcd(settings)) as etcd:
         etcd.transaction([], [put(f"{journal}format", written), put(f"{journal}owner", "x 1")])

@@ -1,4 +1,4 @@
-"""The journal in a real etcd, where replies get lost; the rest is in tests/conformance."""
+"""The journal in a real etcd with lost replies; other tests are in tests/conformance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def over(way, settings, **options):
 
 @contextmanager
 def losing(way, journal, what, after=0):
-    """Lose what is sent in the block, and wait for it for a short time only."""
+    """Lose messages in the block, with a short time-out."""
     usual_s, journal.patience_s = journal.patience_s, SHORT_S
     with way.losing(what, after):
         yield
@@ -79,7 +79,7 @@ def test_a_write_whose_reply_is_lost_is_made_once(way, settings):
 
 @pytest.mark.parametrize("what", ["replies", "requests"])
 def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, what):
-    """Whether etcd made it or not: what follows takes it back first."""
+    """The write may have been made: the next step undoes it first."""
     with over(way, settings) as journal:
         journal.write([webhook("a"), webhook("b", url="old"), decision(1)])
         with (
@@ -113,7 +113,9 @@ def test_a_write_that_is_never_answered_is_refused_and_stays_so(way, settings, w
 def test_what_was_refused_is_taken_back_though_that_breaks_off_too(
     way, settings, what, after, lines
 ):
-    """In one step or, with many lines that were left out for it, in several, whichever is lost."""
+    """In one step or, with many lines that were left out for it, in several steps; any step may be
+    lost.
+    """
     with over(way, settings, kept_days=14) as journal:
         journal.write([line(20.0) for _ in range(lines)])
         forgetful = [webhook("refused"), line(40.0)]
@@ -129,7 +131,7 @@ def test_what_was_refused_is_taken_back_though_that_breaks_off_too(
 
 
 def test_what_was_read_when_it_was_opened_is_not_read_again(way, settings):
-    """Not until something is written: whoever is about to lead does not ask for each kind."""
+    """Not before a write: a future leader does not request each kind."""
     with over(way, settings) as first:
         first.write([webhook("a"), webhook("b"), decision(1), decision(2)])
     with over(way, settings) as journal:
@@ -162,7 +164,7 @@ BEFORE, AFTER = ["a", "b"], ["b", *map(str, range(150))]
 @pytest.mark.parametrize("what", ["replies", "requests"])
 @pytest.mark.parametrize("after", [1, 4, 6, 7, 9])
 def test_a_large_write_that_breaks_off_is_made_as_a_whole_or_not_at_all(way, settings, what, after):
-    """After each of its steps: a look from elsewhere, the next owner, and itself agree."""
+    """After each step, a reader from elsewhere, the next owner, and the journal itself agree."""
     with over(way, settings) as journal:
         journal.write([webhook("a"), webhook("b", text="x" * 900_000)])
         told = True
@@ -226,7 +228,7 @@ def test_nothing_is_written_under_another_leader(settings):
 
 @pytest.mark.parametrize("other", ["0", "2"])
 def test_a_format_of_another_release_is_refused_and_left_as_it_is(settings, other):
-    """Earlier or later: by who leads, by who was to lead, and by who reads for a backup."""
+    """Earlier or later: for the leader, the next leader, and the reader of a backup."""
     with opened(settings) as journal:
         journal.write([webhook("a")])
     with closing(Etcd(settings)) as etcd:
@@ -246,7 +248,7 @@ def test_a_format_of_another_release_is_refused_and_left_as_it_is(settings, othe
 
 
 def test_what_a_later_release_wrote_of_a_new_kind_stays_there(settings):
-    """A release that takes over, and does not know that kind, gives it back as it was."""
+    """A release without knowledge of the kind takes over, and gives the records back unchanged."""
     new, text = f"{settings.prefix}journal/records/novelty/{7:016x}/0000", '{"record": {"new": 1}}'
     with closing(Etcd(settings)) as etcd:
         etcd.transaction([], [put(new, text)])
@@ -261,4 +263,4 @@ def test_what_a_later_release_wrote_of_a_new_kind_stays_there(settings):
 def test_an_etcd_that_does_not_answer_is_one_clear_error():
     settings = EtcdSettings(("http://127.0.0.1:9",))
     with pytest.raises(JournalError, match=r"can't open the journal etcd http://127\.0\.0\.1:9"):
-        EtcdJournal(settings, patience_s=0.2)  # timed: nobody answers
+        EtcdJournal(settings, patience_s=0.2)  # timed: no answer comes

@@ -1,4 +1,4 @@
-"""The journal's file: its schemas, its copies, and what can't be one."""
+"""The journal's file: its schemas, its copies, and invalid files."""
 
 import sqlite3
 from contextlib import closing
@@ -106,7 +106,7 @@ def full(path):
 
 @pytest.mark.parametrize("left", [0, 1, 99, 100, 1024, 2047, 2048, 4095, 4096, 10_000])
 def test_a_journal_that_was_cut_is_refused_and_left_as_it_is(full, left):
-    """What it had promised is gone: nobody starts without it unasked."""
+    """Its promises are lost: no controller starts without the journal unless asked to."""
     copy = full.with_name(f"{full.name}.before-20260101T000000")
     copy.write_bytes(cut := full.read_bytes()[:left])
     full.write_bytes(cut)
@@ -122,7 +122,7 @@ def test_a_journal_that_was_cut_is_refused_and_left_as_it_is(full, left):
 
 @pytest.mark.parametrize("lost", [1, 2048, 4095])
 def test_a_journal_whose_last_page_was_cut_is_refused(path, lost):
-    """SQLite finds nothing wrong with zeros in the place of what is missing."""
+    """SQLite finds no error in zeros in place of missing data."""
     SqliteJournal(path).close()
     Path(path).write_bytes(Path(path).read_bytes()[:-lost])
     for read_only in (False, True):

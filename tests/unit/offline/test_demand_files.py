@@ -1,4 +1,4 @@
-"""Every form of a demand file gives the same matrix, and bad ones are told by file and place."""
+"""Every form of a demand file gives the same matrix; errors name file and place."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_text_in_every_form(tmp_path, name):
     path = tmp_path / name
     path.write_text(TEXTS[name], encoding="utf-8")
     wanted = WANTED.copy()
-    if name == "some.csv":  # racks that a file does not name want nothing
+    if name == "some.csv":  # racks missing in a file have no demand
         wanted[2, 1] = 0
     np.testing.assert_array_equal(read_demand(path, RACKS), wanted)
 

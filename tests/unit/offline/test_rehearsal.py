@@ -1,4 +1,4 @@
-"""The loop of counters, estimate, plan and verdict on a virtual clock: when it moves circuits."""
+"""The loop of counters, estimate, plan and verdict on a virtual clock: times of circuit moves."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ RACKS = len(FABRIC.racks)
 
 
 class Loop:
-    """Servers whose counters grow as a test says, polled once a second, with epochs of two."""
+    """Servers with counters set by a test, polled once a second, with epochs of two seconds."""
 
     def __init__(self, policy=POLICY):
         self.rehearsal = Rehearsal(FABRIC, policy, outage_s=0.3)
@@ -148,7 +148,7 @@ def test_a_circuit_lives_its_minimum_life():
 
 
 def test_a_young_circuit_keeps_no_others_where_they_are():
-    """Racks 5 to 8 want another pairing every epoch; that of racks 1 to 4 is of long ago."""
+    """Racks 5 to 8 want another pairing every epoch; the pairing of racks 1 to 4 is old."""
     policy = Policy(epoch_s=2.0, minimum_circuit_life_s=15.0, minimum_gain_mbps=5.0)
     rehearsal = Rehearsal(EIGHT, policy, 0.3)
 

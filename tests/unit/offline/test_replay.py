@@ -17,7 +17,7 @@ NOTHING = Variant("no circuits", None)
 
 
 def trace(*epochs, lasts_s=20):
-    """Each epoch is the pairs that send 40 Mbps, a reading a second."""
+    """Each epoch lists the pairs that send 40 Mbps, with a reading per second."""
     readings = []
     for epoch in epochs:
         for _ in range(lasts_s):
@@ -34,7 +34,7 @@ def test_circuits_serve_more_than_none():
     without = replay(FABRIC, BASE, MOVING, NOTHING, 0.3)
     configured = replay(FABRIC, BASE, MOVING, Variant("as configured", BASE), 0.3)
     assert without.wanted_gb == configured.wanted_gb
-    # Two pairs of 200 Mbps each are wanted, of which electrically 20 get through.
+    # Two pairs want 200 Mbps each; the electrical network carries 20 of each.
     assert without.wanted_gb == pytest.approx(59 * 400 / 8000)
     assert without.served_share == pytest.approx(0.1)
     assert (without.changes, without.circuits_set_up) == (0, 0)
@@ -43,7 +43,7 @@ def test_circuits_serve_more_than_none():
 
 
 def test_a_policy_that_clings_to_circuits_changes_less():
-    """It serves less only where the ports of its circuits are the only ones."""
+    """The plan serves less only if the ports of its circuits are the only ports."""
     for planes in (1, 2):
         fabric = small_fabric(racks=4, planes=planes, servers=2)
         eager, clinging = (
@@ -58,7 +58,7 @@ def test_a_policy_that_clings_to_circuits_changes_less():
 
 
 def test_ways_of_sharing_side_by_side():
-    """Three pairs want the only port of a rack: one has it, all in turn, or by slots."""
+    """Three pairs want the only port of a rack: by one pair, by all in turn, or by slots."""
     one_plane = small_fabric(racks=4, planes=1, servers=2)
     base = Policy(epoch_s=2.0, slots=SlotPolicy(slot_s=1.0, week_s=6.0))
     wanted = trace([(0, 1), (0, 2), (0, 3)], lasts_s=60)
@@ -146,7 +146,7 @@ def test_decisions_come_once_an_epoch():
 
 
 def test_readings_that_come_a_little_late_or_early_make_no_round_later():
-    """As those that ``hydra record --interval 2`` writes."""
+    """Readings as written by ``hydra record --interval 2``."""
     late_s = (0.002, 0.012, 0.004, 0.011, 0.003, 0.02, 0.005, 0.013)
     ends, rates = np.array([[0, 1]]).T, np.array([40.0])
     readings = [Reading(2.0 * n + late, *ends, rates) for n, late in enumerate(late_s)]
@@ -172,7 +172,7 @@ def test_one_reading_is_enough():
 
 
 def test_a_fabric_without_servers_is_refused():
-    """What traffic may want is found by their links: of nothing, all would be served."""
+    """The possible demand is limited by the links: without links, all would be served."""
     with pytest.raises(PlanError, match="4x2 has no servers"):
         replay(plain_fabric(4, 2, 100.0), BASE, MOVING, NOTHING, 0.3)
 

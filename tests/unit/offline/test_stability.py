@@ -1,4 +1,4 @@
-"""Traffic, network, estimator and rounds in a closed loop: what does not change moves nothing."""
+"""Traffic, network, estimator and rounds in a closed loop: a constant demand moves no circuit."""
 
 import numpy as np
 import pytest
@@ -18,22 +18,23 @@ pytestmark = pytest.mark.takes(35)
 FABRIC = small_fabric(racks=4, planes=1, servers=2)
 SERVERS, RACKS, LINK_MBPS = len(FABRIC.servers), len(FABRIC.racks), FABRIC.server_rate_mbps
 UPLINK_MBPS = FABRIC.electrical_rate_mbps
-# The plainest algorithm, which counts no disturbance: what is tested is what plans rest on.
+# The simplest algorithm, without a disturbance cost: the test is of the demand for planning.
 POLICY = Policy(epoch_s=2.0, elephant_mbps=1.0, minimum_gain_mbps=5.0, algorithm="hydra-bfs")
 R1, R2, R3, R4 = range(4)
 H11, H12, H21, H31 = 0, 1, 2, 4
 GREEDY = np.inf
 SETTLED_S = 30
 FIVE_MINUTES_S = 300
-"""Longer than the four minutes that a pair was last left alone."""
+"""Longer than the four minutes of the last remembered demand."""
 TRIED_S = 2 * (60 + 240) + 60
-"""Until each of two pairs that hide each other was tried after one minute and after four; what is
-known of one is forgotten after sixteen then."""
+"""Time until each of two pairs that hide each other was tried after one minute and after four; the
+demand of one is then forgotten after sixteen.
+"""
 NOBODY = Believed(*np.zeros((2, 0), dtype=np.intp), *np.zeros((3, 0)))
 
 
 class Loop:
-    """Flows from servers to racks, a reading a second, a round every two."""
+    """Flows from servers to racks, a reading per second, a round every two seconds."""
 
     def __init__(self, *flows, noise=0.03):
         self.source, self.to = np.array([one[:2] for one in flows]).T
@@ -46,7 +47,7 @@ class Loop:
         self.now_s = 0.0
 
     def carried(self):
-        """What each flow gets: max-min fair of its server's link and its uplink or circuit."""
+        """Rate of each flow: max-min fair share of its server's link and its uplink or circuit."""
         ends = {}
         for path in self.rehearsal.state.topology.paths:
             (circuit,) = path.circuits
@@ -71,7 +72,7 @@ class Loop:
         return rates, ports
 
     def changes(self, seconds):
-        """How many rounds changed circuits."""
+        """Number of rounds that changed circuits."""
         changes = 0
         for second in range(seconds):
             self.now_s += 1.0

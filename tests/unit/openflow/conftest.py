@@ -12,7 +12,7 @@ from .fleet_switches import FABRIC
 
 @pytest.fixture(scope="module", params=[RYU, OS_KEN])
 def package(request) -> str:
-    """Processes that a test starts run OpenFlow by this one."""
+    """Processes started by a test use this OpenFlow package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, request.param)
         yield request.param
@@ -20,9 +20,7 @@ def package(request) -> str:
 
 @pytest.fixture(scope="module")
 def ryu() -> Iterator[None]:
-    """Processes that a test starts run OpenFlow by Ryu: enough where the package makes no
-    difference.
-    """
+    """Processes started by a test use Ryu, for tests that do not depend on the package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, RYU)
         yield

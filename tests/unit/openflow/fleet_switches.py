@@ -1,4 +1,4 @@
-"""Switches of the fleet's tests: connections in memory that answer as they are told to."""
+"""Switches for tests of the fleet: connections in memory with scripted answers."""
 
 import struct
 
@@ -27,7 +27,9 @@ VSWITCH_PORTS = port_table("host", "optical", "electrical")
 
 
 class Switch:
-    """A connection that keeps what it is sent and answers as ``answer`` says, but no echo."""
+    """A connection that records its messages and answers by ``answer``, but sends no echo
+    replies.
+    """
 
     address = "192.0.2.1:6653"
 

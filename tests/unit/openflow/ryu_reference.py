@@ -1,4 +1,4 @@
-"""What Ryu makes of rules and messages: an encoder and a parser that share nothing with ours."""
+"""Ryu's encoder and parser of rules and messages, which share no code with HydRA's."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 
 
 def split(data: bytes) -> Iterator[bytes]:
-    """The OpenFlow messages that ``data`` consists of, to the last byte."""
+    """The OpenFlow messages in ``data``, to the last byte."""
     while data:
         (length,) = struct.unpack_from("!H", data, 2)
         assert 8 <= length <= len(data)
@@ -46,7 +46,7 @@ def split(data: bytes) -> Iterator[bytes]:
 
 
 def parse(message: bytes) -> Any:
-    """Ryu's object for one message."""
+    """Ryu's object for a message."""
     version, kind, length, xid = ofproto_parser.header(message)
     return ofproto_parser.msg(DATAPATH, version, kind, length, xid, bytearray(message))
 
@@ -111,7 +111,7 @@ def _actions(
 
 
 def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
-    """The same rule built from Ryu's own classes and serialised by them."""
+    """The same rule, built from Ryu's own classes and serialised by Ryu."""
     shape, parser, proto = SHAPES[rule.kind], ofproto_v1_3_parser, ofproto_v1_3
     real = {
         Port.HOST: ports.host,

@@ -1,4 +1,4 @@
-"""Replies that are waited for together, and changes that are encoded once for many switches."""
+"""Replies awaited together, and changes encoded once for many switches."""
 
 import threading
 import time
@@ -33,7 +33,7 @@ def test_replies_are_waited_for_together_and_no_longer_than_that():
     together = Replies(replies)
     assert not together.wait(0.01)  # timed: all replies are missing
     began_s = time.monotonic()
-    # timed: they are waited for by then
+    # timed: the replies are awaited by then
     answers = threading.Timer(0.05, lambda: [one.set_result(None) for one in replies[1:]])
     answers.start()
     assert together.wait(PATIENCE_S)
@@ -65,4 +65,4 @@ def test_what_is_encoded_once_is_what_each_would_have_been_sent(bundle_id):
     )
     for xid, (changes, ports) in enumerate(turns, start=0x4000_0001):
         assert encoded(changes, ports, xid) == encode_changes(changes, ports, xid, bundle_id)
-    assert len(asked) == 3 + 3 + 1 + 1  # the first of some, and twice for those after it
+    assert len(asked) == 3 + 3 + 1 + 1  # the first of several, and twice for the following ones

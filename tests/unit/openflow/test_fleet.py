@@ -1,4 +1,4 @@
-"""The fleet on connections in memory: what switches answer, and what they don't."""
+"""The fleet on connections in memory: switches' answers, and missing answers."""
 
 import queue
 import struct
@@ -92,12 +92,12 @@ def test_no_answer_in_time_leaves_the_outcome_unknown(fleet):
     xids = []
     switch = Switch(fleet, V1, lambda _switch, xid: xids.append(xid))
     assert fleet.apply({V1: CHANGES}, 0.02) == {V1: NO_ANSWER}
-    fleet.barrier_replied(switch, xids[0])  # too late: nobody waits, and nothing breaks
+    fleet.barrier_replied(switch, xids[0])  # too late: the call has ended, and nothing breaks
     fleet.error_replied(switch, xids[0], REFUSED, "late")
 
 
 class Hub:
-    """A thread that carries out what is posted to it, as the hub does."""
+    """A thread that carries out posted functions, as the hub does."""
 
     def __init__(self):
         self._posted = queue.SimpleQueue()
@@ -134,7 +134,7 @@ def test_time_counts_from_sending_and_while_answers_are_read(hub):
         hub.post(read)
 
     Switch(fleet, V1, agrees_late)
-    hub.post(lambda: time.sleep(0.5))  # timed: it is busy before it sends
+    hub.post(lambda: time.sleep(0.5))  # timed: the hub is busy before it sends
     assert fleet.apply({V1: CHANGES}, 0.1) == {V1: None}
 
 
@@ -198,7 +198,7 @@ def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(m
 
 
 def test_a_silent_switch_keeps_no_table_of_others_from_a_look_in_a_hurry(fleet):
-    """It is not asked again before it has answered: one question at a time stays open."""
+    """The switch gets no new request before its answer: only one request stays open."""
     silent, _ = Switch(fleet, V1), Switch(fleet, V2, replies_with(b""))
 
     def look():
@@ -215,7 +215,7 @@ def test_a_silent_switch_keeps_no_table_of_others_from_a_look_in_a_hurry(fleet):
 
 
 def test_a_switch_whose_table_takes_long_to_read_is_waited_for_from_its_first_answer_on():
-    """Else no audit would ever see its table."""
+    """Otherwise no audit would ever read its table."""
     answers, looks = [], []
 
     def catch_up(tell):
@@ -315,7 +315,7 @@ def test_a_port_that_a_switch_has_not_is_down(fleet):
 
 
 def test_what_ends_in_a_deleted_port_is_dead(fleet):
-    """A circuit at its ToR, an uplink at either end; what is not connected says nothing."""
+    """A circuit at its ToR, an uplink at either end; a missing switch reports nothing."""
     switches = Switches(
         fabric=FABRIC, policy=CurrentPolicy(Policy()), memory=None, connections=fleet
     )
@@ -339,7 +339,9 @@ def test_what_ends_in_a_deleted_port_is_dead(fleet):
 
 
 def test_strangers_are_no_switches_of_the_fabric(fleet):
-    """They may name one of several controllers, which could not hand over for their sake."""
+    """Such switches may name one of several controllers, which could not hand over because of
+    them.
+    """
     Switch(fleet, V1)
     stranger = Switch(fleet, DatapathId(0xDEAD))
     assert fleet.connected() == {V1, stranger.datapath}
@@ -364,7 +366,7 @@ def test_a_stranger_is_logged_once_and_not_any_number_of_them(fleet, caplog):
 
 
 def test_names_of_ports_do_not_pile_up(fleet, monkeypatch):
-    """A port has one name; and a switch no more ports than there may be when it connects."""
+    """A port has one name; and a switch has at most the ports allowed at its connection."""
     monkeypatch.setattr("apps.openflow.switch.MOST_PORTS", 100)
     switch = Switch(fleet, V1)
     names = fleet._switches[V1].names
@@ -429,7 +431,7 @@ def test_a_reply_without_end_is_refused(fleet):
 
 
 def test_a_switch_that_refuses_a_question_is_not_waited_for(fleet):
-    """No barrier is behind it: the error is all that comes."""
+    """No barrier follows: the error is the only reply."""
 
     def refuses_alone(switch, xid):
         switch.fleet.error_replied(switch, xid, REFUSED, "OpenFlow error type 4, code 2")
@@ -477,8 +479,8 @@ def described(*names, up=True):
 
 
 class Tor(Switch):
-    """Its ports may be otherwise than it has told so far; ``says``: what it answers to questions,
-    the last one from then on.
+    """The ports may differ from the earlier reports; ``says``: answers to requests, the last from
+    then on.
     """
 
     def __init__(self, fleet, *says, ports):
@@ -537,7 +539,7 @@ def test_a_port_that_comes_up_ends_the_wait(fleet):
 
 
 def test_what_was_told_before_does_not_count(fleet):
-    """Mirrors have moved, and nobody has read yet that the port went down, and came up again."""
+    """Mirrors have moved, and no read has shown yet that the port went down and came up again."""
     tor = Tor(fleet, described("o1", up=False), described("o1"), ports=port_table("o1"))
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(fleet.await_ports_up, TOR1, ["o1"], PATIENCE_S)
@@ -582,7 +584,7 @@ def test_a_switch_that_owes_an_answer_is_asked_nothing_until_it_gives_one(fleet)
     assert asked[-1][1] == TYPE_BARRIER_REQUEST
     fleet.barrier_replied(switch, struct.unpack_from("!I", asked[-1], 4)[0])
     assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
-    # It is known to be late before it is one of those that are asked.
+    # The fleet knows that the switch is late before the request.
     assert heard == [(V1, frozenset()), (V1, {V1})]
     switch.answer = agrees
     assert fleet.apply({V1: CHANGES}, 60.0) == {V1: None}
@@ -601,7 +603,7 @@ def test_a_switch_that_owes_an_answer_and_connects_anew_is_there(fleet):
 
 @pytest.mark.parametrize("late", [1, 2])
 def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
-    """Two of 24 are more than a twentieth: they are waited for."""
+    """Two of 24 are more than a twentieth: the fleet waits for them."""
     fabric = small_fabric(racks=2, planes=1, servers=12)
     fleet = Fleet(fabric, lambda job: job())
     datapaths = [server.vswitch.datapath_id for server in fabric.servers]
@@ -618,7 +620,7 @@ def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
 
 
 def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
-    """They are more than may be asked at a time, and come first."""
+    """There are more of them than a single request may have, and they come first."""
     monkeypatch.setattr("apps.openflow.asking._UNDER_WAY", 4)
     monkeypatch.setattr("apps.openflow.asking._SENT_TOGETHER", 1)
     fabric = small_fabric(racks=2, planes=1, servers=60)
@@ -634,7 +636,7 @@ def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
 
 
 def test_who_is_not_given_its_time_is_not_set_aside(fleet):
-    """As by who counts at its master, twice a second."""
+    """As by a master that counts generations, twice a second."""
     Switch(fleet, V1)
     assert fleet.become_master({V1: 1}, 0.02) == {V1: NO_ANSWER}
     assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
@@ -642,7 +644,7 @@ def test_who_is_not_given_its_time_is_not_set_aside(fleet):
 
 @pytest.mark.parametrize("of", [Fleet.become_master, Fleet.generations])
 def test_a_takeover_does_not_wait_for_a_switch_far_later_than_most(of):
-    """One of four. It is left alone until it answers."""
+    """One of four. The switch is skipped until it answers."""
     fabric = small_fabric(racks=2, planes=1, servers=2)
     fleet = Fleet(fabric, lambda job: job())
     silent, *others = (server.vswitch.datapath_id for server in fabric.servers)
@@ -677,7 +679,7 @@ def test_a_switch_that_does_not_answer_is_waited_for_as_one_that_is_away(fleet):
 
 
 class Moment:
-    """In place of the module ``time``: a monotonic clock that is set."""
+    """Replaces the module ``time``: a monotonic clock set by the test."""
 
     def __init__(self):
         self.now = 1000.0
@@ -694,7 +696,7 @@ def moment(monkeypatch):
 
 
 def test_what_has_been_away_while_a_controller_stood_by_is_not_waited_for(fleet, moment):
-    """As by one that takes over: a vswitch that is off, or a rack that is not there yet."""
+    """As at a takeover: a vswitch that is off, or a rack that does not exist yet."""
     fleet.note_listening()
     switch = Switch(fleet, V1)
     moment.now += 100.0
@@ -708,7 +710,7 @@ def test_what_has_been_away_while_a_controller_stood_by_is_not_waited_for(fleet,
 
 
 def test_what_could_not_have_come_yet_has_its_time(fleet, moment):
-    """As at a start; and where workers tell of switches once a controller leads."""
+    """As at a start; and if workers report switches only once a controller leads."""
     assert fleet.expected([V1], 5.0, moment.now - 1.0) == {V1: moment.now + 4.0}
     fleet.note_listening()
     assert fleet.expected([V1], 5.0, moment.now) == {V1: moment.now + 5.0}
@@ -734,7 +736,7 @@ def test_a_probe_is_known_by_its_nonce(fleet):
 
 
 def rules_to_end(switch):
-    """Numbers of the rules that a switch was told to let end, in order."""
+    """Numbers of the round rules that a switch was asked to expire, in order."""
     frames = [message[40:] for message in switch.sent if message[1] == TYPE_PACKET_OUT]
     return [int.from_bytes(frame[14 + 20 + 2 : 14 + 20 + 4], "big") for frame in frames]
 
@@ -747,7 +749,7 @@ def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_
             wait_until(lambda looks=looks: len(rules_to_end(switch)) >= looks)
             assert not late.done()
             number = rules_to_end(switch)[-1]
-            end(fleet, switch, number - 1)  # one that an earlier wait gave up
+            end(fleet, switch, number - 1)  # a rule given up by an earlier wait
             assert len(rules_to_end(switch)) == looks
             end(fleet, switch, number)
         assert late.result() == {V2}, "which is not connected"
@@ -756,7 +758,7 @@ def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_
 
 
 def test_two_may_wait_for_a_switch_to_have_looked_and_each_is_told(fleet):
-    """As two changes that are under way at a time, which steer other pairs by one switch."""
+    """As two simultaneous changes, which steer different pairs by the same switch."""
     switch = Switch(fleet, V1)
     with ThreadPoolExecutor() as pool:
         first = pool.submit(fleet.await_rounds, (V1,), PATIENCE_S)
@@ -782,7 +784,9 @@ def test_a_wait_whose_time_was_up_asks_for_no_more_looks(fleet):
 
 
 def test_the_end_of_a_rule_of_others_is_left_alone(fleet):
-    """Its cookie may be any, as may what a stranger says; nothing is kept of them."""
+    """Its cookie may have any value, as may a stranger's messages; the fleet stores nothing of
+    them.
+    """
     switch, tor, stranger = (
         Switch(fleet, V1),
         Switch(fleet, TOR1),
@@ -810,7 +814,7 @@ def test_a_switch_that_does_not_tell_is_late(fleet):
 
 
 def test_many_callers_at_once_each_get_their_own_answer():
-    """Answers come from one other thread, as the hub's do, in whatever order."""
+    """Answers come from another thread, as the hub's do, in any order."""
     mailbox, wake = deque(), threading.Event()
     fleet = Fleet(FABRIC, post=lambda function: (mailbox.append(function), wake.set()))
     stopping = threading.Event()

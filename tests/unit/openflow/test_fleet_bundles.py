@@ -1,4 +1,4 @@
-"""Changes that are given to switches as bundles, and sent ahead of their commit."""
+"""Changes sent to switches as bundles, and staged before their commit."""
 
 import struct
 
@@ -38,13 +38,15 @@ from .fleet_switches import (
 
 
 def commits_only(switch, xid):
-    """A switch that has been given a bundle answers barriers, and nothing before."""
+    """A switch that answers barriers after a bundle, and nothing before."""
     if switch.sent[-1][1] == TYPE_BARRIER_REQUEST:
         agrees(switch, xid)
 
 
 def kinds(messages):
-    """Of each its OpenFlow type and, if it opens, commits or discards a bundle, which of these."""
+    """The OpenFlow type of each message and, for an open, commit or discard of a bundle, its
+    kind.
+    """
     controls = encode_bundle_control(0, BUNDLE_OPEN, 0)[8:16]
     return [
         (

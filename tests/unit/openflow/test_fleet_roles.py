@@ -1,4 +1,4 @@
-"""Which controller a switch obeys: masters, slaves, and the generations that tell them apart."""
+"""The controller that a switch obeys: masters, slaves, and generations."""
 
 import struct
 
@@ -21,14 +21,16 @@ from .fleet_switches import FABRIC, V1, V2, Switch, agrees, away, end, unknown
 
 
 def roles(messages):
-    """Role and generation of each request for one; each has a barrier behind it."""
+    """Role and generation of each role request; a barrier follows each."""
     kinds = [message[1] for message in messages]
     assert kinds == [TYPE_ROLE_REQUEST, TYPE_BARRIER_REQUEST] * (len(kinds) // 2)
     return [struct.unpack_from("!I4xQ", message, 8) for message in messages[::2]]
 
 
 class Ruled:
-    """A switch with roles, whose generation others raise; it says stale as Open vSwitch does."""
+    """A switch with roles, whose generation other controllers raise; its stale error is Open
+    vSwitch's.
+    """
 
     def __init__(self, generation, *, raised_by=()):
         self.generation, self.raised_by = generation, list(raised_by)
@@ -47,7 +49,7 @@ class Ruled:
 
 
 def test_who_does_not_lead_becomes_a_slave_and_sends_nothing_else():
-    """A standby hears of rules that end; a leader that was paused has messages waiting."""
+    """A standby receives expired rules; a paused leader has waiting messages."""
     over = [True]
     fleet = Fleet(FABRIC, lambda function: function(), lambda: over[0])
     switch = Switch(fleet, V1, Ruled(7 << 28))
@@ -108,14 +110,14 @@ def test_a_standby_is_a_slave_on_second_connections_too_and_none_of_strangers():
 
 
 def test_a_refused_role_is_known_at_once(fleet):
-    """The switch says no more than that it is stale."""
+    """The switch reports only that the generation is stale."""
     Switch(fleet, V1, Ruled(9))
     (failure,) = fleet.become_master({V1: 7}, 30.0).values()
     assert failure.kind is FailureKind.TAKEN_OVER
 
 
 def tells_generations(generation):
-    """Answers role requests: what it knows, then what it is told."""
+    """Answers role requests: with its known generation, then with the requested one."""
 
     def answer(switch, xid):
         ((role, told),) = roles(switch.sent[-2:])

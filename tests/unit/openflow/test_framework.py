@@ -146,7 +146,7 @@ def make_authority(folder: Path) -> None:
 
 @pytest.fixture(params=["plain", "TLS"])
 def trust(request, authorities, tmp_path) -> ssl.SSLContext | None:
-    """A switch's side, with a certificate of its own; the controller's files are in tmp_path."""
+    """A switch's side, with its own certificate; the controller's files are in tmp_path."""
     return None if request.param == "plain" else issued(authorities[0], tmp_path)
 
 
@@ -165,7 +165,7 @@ def switch_context(folder: Path) -> ssl.SSLContext:
 
 @pytest.fixture
 def connect(trust, tmp_path, package):
-    """Connects one more with the same datapath id to a framework that runs."""
+    """Connects once more with the same datapath id to a running framework."""
     address = "127.0.0.1", free_port()
     files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
     tls = "None" if trust is None else f"interface.OpenFlowTls(*{files})"
@@ -206,7 +206,7 @@ def connect(trust, tmp_path, package):
 
 
 def test_modules_of_the_system_stay_its_own(package):
-    """A green copy in a native thread of others ends in greenlets that no thread owns."""
+    """A green copy in another library's native thread ends in greenlets without an owner thread."""
     program = "import http.server as own; import apps.openflow.framework; import http; "
     program += "assert http.server is own"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

@@ -1,4 +1,6 @@
-"""Connections to the OpenFlow port that are no switches: they end, and the port stays open."""
+"""Connections to the OpenFlow port from programs that are no switches: they end, and the port stays
+open.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,7 @@ def listening(tmp_path, ryu):
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory, ryu):
-    """That of a framework which many may hang on to, one after the other."""
+    """Port of a framework for many connections, one after the other."""
     with framework(tmp_path_factory.mktemp("shared"), 100, 1000) as (port, process):
         yield port
         end(process)
@@ -137,7 +139,7 @@ def test_silent_connections_do_not_end_it(listening, tmp_path, most, descriptors
 
 
 def test_who_does_not_become_a_switch_is_let_go(port):
-    """Nothing, half a message, no more than hello, half of a large one."""
+    """Nothing, half a message, only hello, half of a large message."""
     said = [b"", HELLO[:3], HELLO, struct.pack("!BBHI", 4, 10, 65535, 1) + bytes(1000)]
     with contextlib.ExitStack() as connections:
         waiting = [connections.enter_context(connect(port)) for _ in said]
@@ -200,7 +202,7 @@ def test_elements_of_a_greeting(port, elements, answered):
 
 
 def refused(process: subprocess.Popen) -> str:
-    """The next line about a switch that is refused."""
+    """The next line about a refused switch."""
     for line in process.stdout:
         if line.startswith("refused"):
             return line
@@ -208,7 +210,7 @@ def refused(process: subprocess.Popen) -> str:
 
 
 def bitmap(*versions: int) -> bytes:
-    """The greeting of a switch that lists the versions that it speaks."""
+    """The hello of a switch with its versions."""
     listed = struct.pack("!HHI", 1, 8, sum(1 << one for one in versions))
     return struct.pack("!BBHI", max(versions), 0, 16, 1) + listed
 
@@ -326,7 +328,7 @@ def test_ports_are_counted(listening):
         with contextlib.suppress(ConnectionError), connection.makefile("rb") as messages:
             while header := messages.read(8):
                 body = messages.read(int.from_bytes(header[2:4]) - 8)
-                if header[1] == ECHO_REQUEST:  # its silence is not why the connection ends
+                if header[1] == ECHO_REQUEST:  # its silence is not the cause of the end
                     connection.sendall(header[:1] + bytes([ECHO_REPLY]) + header[2:] + body)
     end(process)
 

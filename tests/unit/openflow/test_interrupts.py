@@ -1,4 +1,4 @@
-"""A signal ends the manager whatever its hub is doing; nothing else ends it quietly."""
+"""A signal ends the manager in any state of its hub; no other cause ends it silently."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ class Deleting(app_manager.RyuApp):
 
 
 def written(directory: Path, program: str) -> Path:
-    """An app; where it names a ``PORT``, one that nobody uses: Ryu takes 0 for its usual ones."""
+    """An app with a free ``PORT`` in place of the placeholder: Ryu takes 0 for its default
+    ports.
+    """
     app = directory / "app.py"
     app.write_text(f"PORT = {free_port()}\n{program}")
     return app
@@ -117,7 +119,7 @@ def written(directory: Path, program: str) -> Path:
 def ended_by(
     number: signal.Signals, program: str, ready: str, directory: Path
 ) -> tuple[int, str, str]:
-    """Start an app, signal it when it says ``ready``; its exit code, output and complaints."""
+    """Start an app, send a signal after ``ready``; returns exit code, output and errors."""
     app = written(directory, program)
     manager = Path(sys.executable).with_name("ryu-manager")
     process = subprocess.Popen(
@@ -151,7 +153,7 @@ def test_what_never_ends_is_ended(tmp_path, package):
 
 
 def test_what_never_ends_is_ended_though_nobody_reads_why(tmp_path, package):
-    """The traceback waits for a pipe that is full."""
+    """The traceback waits for a full pipe."""
     app = written(tmp_path, STUCK)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -256,7 +258,7 @@ class App(framework.OpenFlowApp):
 
 
 def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
-    """The thread of C would go on answering echoes."""
+    """The C thread would go on answering echoes."""
     app = written(tmp_path, UNREAD)
     manager = Path(sys.executable).with_name("ryu-manager")
     ended = subprocess.run(
@@ -269,7 +271,7 @@ def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
 
 @pytest.mark.parametrize("where", ["compose", "start"])
 def test_what_gives_up_before_the_hub_runs_says_why(where, tmp_path, package):
-    """Else the process would end as if it were told to, and nothing would start it again."""
+    """Otherwise the process would end normally, and no supervisor would restart it."""
     app = written(tmp_path, f"WHERE = {where!r}\n{GIVES_UP}")
     manager = Path(sys.executable).with_name("ryu-manager")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Lines to switches, as the thread of C serves them, on sockets of the kernel."""
+"""Lines to switches, served by the C thread, on sockets of the kernel."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Switch:
 
 
 class Lines:
-    """The thread, and what was taken of each line until its end."""
+    """The thread, and the messages taken from each line until its end."""
 
     def __init__(self, **limits: float) -> None:
         self.native = _lines.Lines(**{**LIMITS, **limits})
@@ -67,7 +67,7 @@ class Lines:
         self.switches: list[Switch] = []
 
     def connect(self, greeting: bytes = b"") -> Switch:
-        """A switch whose greeting and first request for an echo are read."""
+        """A switch after its greeting and first echo request have been read."""
         switch = Switch(self, greeting)
         self.switches.append(switch)
         if greeting:
@@ -77,7 +77,7 @@ class Lines:
         return switch
 
     def take(self, lines: int = 10, messages: int = 10) -> bool:
-        """Wait for something and take it once. False if there is nothing for 20 s."""
+        """Wait for a message or an end, and take it. False if there is none for 20 s."""
         readable, _, _ = select.select([self.native.fileno()], [], [], PATIENCE_S)
         for line, some, end, error in self.native.take(lines, messages):
             assert len(some) <= messages
@@ -106,7 +106,7 @@ class Lines:
 
 @pytest.fixture
 def opened():
-    """Opens lines with other limits than usual."""
+    """Opens lines with other than the usual limits."""
     every: list[Lines] = []
 
     def one(**limits):
@@ -188,7 +188,7 @@ def test_a_message_shorter_than_its_header_ends_the_line_after_those_before(line
 
 @pytest.mark.parametrize("first", [0, 0x16, ord("G"), 255])
 def test_a_line_that_does_not_begin_as_openflow_ends_at_its_first_byte(lines, first):
-    """A greeting of TLS may be shorter than the message that its header would be."""
+    """A TLS greeting may be shorter than the message length in its first bytes."""
     switch = lines.connect()
     switch.here.sendall(bytes([first, 3, 1]))
     assert lines.end_of(switch) == (_lines.FOREIGN, first)
@@ -311,7 +311,7 @@ def test_one_that_leaves_echoes_unanswered_ends_and_one_that_answers_does_not(op
 
 
 def test_who_says_too_much_waits_and_others_do_not(opened):
-    """The rest waits in the switch's own buffers, once the bytes that may be ready are there."""
+    """The rest waits in the switch's own buffers, once the limit of ready bytes is reached."""
     lines = opened(burst=10.0, messages_per_s=1e-6, most_ready=1 << 10)
     loud, calm = lines.connect(), lines.connect()
     loud.here.setblocking(False)
@@ -352,7 +352,9 @@ def test_of_a_stranger_nothing_but_echoes_is_heard(lines):
         stranger.here.sendall(message(PORT_STATUS, xid, bytes(72)) * 100)
         stranger.here.sendall(message(ECHO_REQUEST, xid, b"who lives"))
         assert stranger.read() == (ECHO_REPLY, xid, b"who lives")
-    stranger.here.sendall(message(ECHO_REPLY, 99))  # somebody else has asked
+    stranger.here.sendall(
+        message(ECHO_REPLY, 99)
+    )  # another part of the program has sent the request
     assert lines.messages_of(stranger, 2)[1:] == [message(ECHO_REPLY, 99)]
     other.here.sendall(message(BARRIER_REPLY, 2))
     assert lines.messages_of(other, 1) == [message(BARRIER_REPLY, 2)]
@@ -375,7 +377,7 @@ def test_a_line_that_was_released_is_nobodys(lines):
 
 
 def test_lines_come_and_go(lines):
-    """Descriptors are used again at once: nothing of one line reaches another."""
+    """Descriptors are reused at once: no data of one line reaches another line."""
     chance = random.Random(1)
     there: list[Switch] = []
     for number in range(600):

@@ -1,4 +1,4 @@
-"""Meters on the wire, held against Ryu's own reading of them."""
+"""Meters on the wire, compared with Ryu's parser."""
 
 import struct
 
@@ -27,7 +27,7 @@ XID = 0x4000_0001
 
 
 def theirs(command, number, kbps=None, burst_kbit=None):
-    """The same meter-mod as Ryu writes it."""
+    """The same meter-mod, written by Ryu."""
     parser, proto = ofproto_v1_3_parser, ofproto_v1_3
     bands = [] if kbps is None else [parser.OFPMeterBandDrop(kbps, burst_kbit)]
     flags = proto.OFPMF_KBPS | proto.OFPMF_BURST if bands else 0

@@ -1,4 +1,4 @@
-"""ToRs that steer, as the controller's rooms see them."""
+"""Steering ToRs, as seen by the controller's rooms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MBIT = 125_000
 
 
 class Tor:
-    """A connection that keeps what it is sent, and tells counters."""
+    """A connection that records its messages, and reports counters."""
 
     address = "192.0.2.1:40000"
 

@@ -1,4 +1,4 @@
-"""Ports that are told to pass nothing in one direction are as good as down."""
+"""Ports configured to drop all frames in one direction count as down."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Names of ports follow their OpenFlow numbers, as switches tell of them."""
+"""Names of ports follow their OpenFlow numbers, as reported by switches."""
 
 import pytest
 
@@ -13,7 +13,7 @@ NEW = 41
 
 @pytest.fixture
 def told(fleet):
-    """(datapath, earlier numbers), as they are told."""
+    """(Datapath, earlier numbers), as reported."""
     told = []
 
     def pass_over(*_told):
@@ -45,7 +45,7 @@ def come(switch, name, number):
 
 
 def numbers(fleet):
-    """As rules are encoded: host, optical, electrical."""
+    """Numbers in encoded rules: host, optical, electrical."""
     (ports,) = (one.ports for one in fleet._switches.values())
     return ports.host, ports.optical, ports.electrical
 
@@ -74,7 +74,7 @@ def test_in_whatever_order_a_switch_tells(fleet, told, switch, deleted_last):
 def test_a_port_that_is_gone_keeps_its_number_in_rules_but_nothing_is_sent_there(
     fleet, told, switch
 ):
-    """It mostly comes back by the same number, and its rules are there already."""
+    """The port mostly returns with the same number, and its rules are there already."""
     leave(switch, "optical", OPTICAL)
     assert numbers(fleet) == (HOST, OPTICAL, ELECTRICAL)
     assert fleet.port_number(V1, Port.OPTICAL) == 0
@@ -151,14 +151,16 @@ def test_a_change_that_is_sent_after_that_names_the_new_number(fleet, told, swit
 
 
 def again(fleet, **ports):
-    """The same switch, connected anew with its ports numbered so."""
+    """The same switch, connected again with these port numbers."""
     return Switch(fleet, V1, agrees, {n: PortInfo(n, name, True) for name, n in ports.items()})
 
 
 def test_numbers_that_have_changed_while_a_switch_was_away_are_told_after_its_connection(
     fleet, told, switch
 ):
-    """Its rules name the old ones until it is brought: a restart of Open vSwitch may keep them."""
+    """Its rules name the old numbers until it is synchronised: a restart of Open vSwitch may keep
+    the rules.
+    """
     connected = []
     fleet.watch(connected.append, *(lambda *_told: None for _ in range(4)))
     switch.disconnect()

@@ -1,4 +1,4 @@
-"""Why connections do not become switches, and how often that is told."""
+"""Reasons for refused connections, and the frequency of their reports."""
 
 import ssl
 

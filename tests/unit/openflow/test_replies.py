@@ -1,4 +1,4 @@
-"""Replies of a switch as the application hears them, from plain sockets through the framework."""
+"""Replies of a switch as received by the application, from plain sockets through the framework."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ PORT = struct.pack("!Ixxxx6sxx16sIIIIIIII", 1, bytes(6), b"one", *(0,) * 8)
 
 
 class Application:
-    """One that runs, and the lines in which it tells what it hears."""
+    """A running application, and its lines about received messages."""
 
     def __init__(self, folder, stack):
         self._address = "127.0.0.1", free_port()
@@ -141,7 +141,7 @@ def test_each_is_told_as_it_came(application):
     switch.say(ERROR, 7, error(1, 10))
     switch.say(ERROR, 8, error(1, 3))
     switch.say(EXPERIMENTER, 8, struct.pack("!IIIHH", 0x4F4E4600, 2300, 1, 5, 0))
-    for role, reason in ((3, 1), (2, 0), (3, 0)):  # of these, the last one is another's doing
+    for role, reason in ((3, 1), (2, 0), (3, 0)):  # the last of these comes from another switch
         status = struct.pack("!IIIBxxxQ", 0x4F4E4600, 1911, role, reason, 2**41)
         switch.say(EXPERIMENTER, 0, status)
     switch.say(EXPERIMENTER, 0, status[:-1])
@@ -184,7 +184,7 @@ def test_all_is_told_in_the_order_in_which_it_came(application):
 
 
 class Deaf(Stranger):
-    """Reads nothing once it is a switch."""
+    """A switch that reads nothing after the handshake."""
 
     leaves = threading.Event()
 
@@ -192,7 +192,7 @@ class Deaf(Stranger):
         super().say(kind, xid, body)
         if kind == MULTIPART_REPLY:
             self.leaves.wait()
-            raise ConnectionAbortedError  # what it was sent is no OpenFlow
+            raise ConnectionAbortedError  # the switch got bytes that are no OpenFlow
 
     def leave(self):
         self.leaves.set()
@@ -201,5 +201,5 @@ class Deaf(Stranger):
 
 def test_one_that_reads_nothing_keeps_no_other_waiting(application):
     application.connect(Deaf, DEAF)
-    application.connect(Stranger, OTHER)  # both are sent something
-    application.hears("barrier 2", "4 s later")  # Ryu gives one that reads nothing 5 s
+    application.connect(Stranger, OTHER)  # both get a message
+    application.hears("barrier 2", "4 s later")  # Ryu gives a switch that reads nothing 5 s

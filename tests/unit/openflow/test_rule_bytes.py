@@ -51,7 +51,7 @@ PORTS = SwitchPorts(
 XID = 0x4000_1234
 BUNDLE_ID = 77
 LONG = 40
-"""Rules of one kind that are written a column at a time."""
+"""Rules of a kind that is encoded column by column."""
 
 
 @pytest.mark.takes(6)
@@ -222,7 +222,7 @@ AVAILABLE = st.integers(0, 2**64 - 2)
 
 @cache
 def flow_entry(cookie: int, packets: int, octets: int, rule: FlowRule) -> bytes:
-    """One entry of a reply, its match and instructions as Ryu writes them."""
+    """An entry of a reply, with match and instructions written by Ryu."""
     mod = flow_mod(rule, PORTS, ofproto_v1_3.OFPFC_ADD)
     tail = bytearray()
     tail_at = mod.match.serialize(tail, 0)
@@ -303,7 +303,7 @@ def test_port_counters_are_what_ryu_reads(entries):
 
 @pytest.mark.parametrize("which", range(4))
 def test_a_port_whose_counters_are_not_available_is_left_out(which):
-    """OpenFlow 1.3.5, section 5.8. Of what is dropped nobody makes a rate."""
+    """OpenFlow 1.3.5, section 5.8. Drops are not used for rates."""
     counts = [1, 2, 3, 4, 2**64 - 1, 2**64 - 1]
     partly = [2**64 - 1 if at == which else count for at, count in enumerate(counts)]
     body = b"".join(

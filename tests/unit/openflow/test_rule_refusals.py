@@ -1,4 +1,4 @@
-"""What switches refuse, in words."""
+"""Refusals of switches, in words."""
 
 import struct
 

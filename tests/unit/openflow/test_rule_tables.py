@@ -1,4 +1,4 @@
-"""Rules as a switch reports them; the real Open vSwitch is asked in tests/integration."""
+"""Rules in switches' replies; tests/integration uses the real Open vSwitch."""
 
 import itertools
 import struct
@@ -222,7 +222,7 @@ def test_the_quick_look_refuses_what_is_cut_short(cut):
 
 
 def test_lengths_that_lie_are_survived():
-    """Each byte of a reply, changed in turn, as no switch would send it."""
+    """A reply with each byte changed in turn, as no switch would send it."""
     table = _tables.Table(encode_changes(map(Install, RULES), PORTS, 0, None), 0)
     nothing, held = _tables.Table(b"", 0), bytearray(reply(RULES))
     assert table.held_with(nothing, held)

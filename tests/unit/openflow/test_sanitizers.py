@@ -1,4 +1,4 @@
-"""What is C here, compiled to look for what it must not touch, under the tests of each module."""
+"""The C modules, compiled with sanitizers, under the tests of each module."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def test_the_same_under_sanitizers(tmp_path):
     ).stdout.strip()
     options = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     built = recompiled(tmp_path, FOLDERS, *options)
-    # The interpreter itself keeps memory at its end: leaks are looked for in what the tests hold.
+    # The interpreter keeps memory at its end: leak checks cover only the tests' own objects.
     kept = "detect_leaks=0:abort_on_error=0:exitcode=99"
     hold(built, TESTS, LD_PRELOAD=library, ASAN_OPTIONS=kept)

@@ -1,4 +1,6 @@
-"""Two connections with one datapath id: which of them is the switch, and what the other may say."""
+"""Two connections with the same datapath id: the accepted connection, and the other one's
+messages.
+"""
 
 import pytest
 
@@ -19,7 +21,7 @@ PORTS = {n: PortInfo(n, name, True) for n, name in enumerate(("host", "optical",
 
 
 class Connection:
-    """Keeps the xids that it is sent, and who wants to know whether it answers an echo."""
+    """Records the received xids, and callers that await an echo reply."""
 
     def __init__(self, fleet, address, obeys=False):
         self.fleet, self.address, self.obeys = fleet, address, obeys
@@ -58,7 +60,7 @@ def told(fleet):
 
 
 def works(fleet, connection):
-    """Whether changes are sent to this connection, and confirmed by it."""
+    """True if changes go to this connection, and are confirmed there."""
     before = len(connection.xids)
     return fleet.apply({V1: CHANGES}, 0.02) == {V1: None} and len(connection.xids) == before + 1
 

@@ -1,4 +1,4 @@
-"""The thread that takes TLS off connections: all bytes, both ways, until either side ends."""
+"""The thread that decrypts TLS connections: all bytes, both ways, until either side ends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.waiting import PATIENCE_S, remains, wait_until
 from .test_framework import make_authority, switch_context
 
 MANY = bytes(range(256)) * 40_000
-"""More than sockets and TLS hold."""
+"""More bytes than sockets and TLS can buffer."""
 
 
 class Pair:
-    """A switch on TLS, and the plain connection that it is given."""
+    """A switch on TLS, and the plain connection made for it."""
 
     def __init__(self, thread: TlsThread, trust: ssl.SSLContext) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:

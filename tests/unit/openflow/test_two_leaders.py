@@ -1,4 +1,4 @@
-"""The judge of captures finds what two leaders write, and nothing where they take turns."""
+"""The judge of captures finds writes of two leaders, and no fault if leaders take turns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Wire:
 class Connection:
     def __init__(self, wire, controller, port, datapath):
         self.wire = wire
-        self.ends = {True: controller, False: port}  # by whether the controller sends
+        self.ends = {True: controller, False: port}  # by sender: True for the controller
         self.sequence = {True: 2**32 - 20, False: 77}
         self._frame(False, b"", SYN)
         self._frame(True, b"", SYN | ACK)
@@ -80,7 +80,7 @@ class Connection:
         self._frame(False, b"".join(messages))
 
     def writes(self, xid, *messages, refused=False):
-        """With a barrier; the switch answers."""
+        """Followed by a barrier; the switch answers."""
         self.says(*messages, message(BARRIER, xid))
         answers = [refusal(one) for one in messages] if refused else []
         self.switch_says(*answers, message(BARRIER + 1, xid))
@@ -99,7 +99,7 @@ class Connection:
         self.switch_says(message(MULTIPART + 1, xid, struct.pack("!H6x", 13)))
 
     def commits(self, xid):
-        """A bundle's messages have one xid."""
+        """A bundle's messages have the same xid."""
         self.says(bundle(xid, OPEN), bundle(xid, COMMIT))
         self.switch_says(bundle(xid, OPEN + 1), bundle(xid, COMMIT + 1))
 
@@ -111,7 +111,7 @@ def wire():
 
 @pytest.fixture
 def pair(wire):
-    """``a`` led, and ``b`` leads."""
+    """``a`` was the leader, and ``b`` is the leader."""
     a, b = wire.connect(7001), wire.connect(7002)
     a.claims(10, 1 << 28)
     a.writes(11, message(FLOW_MOD, 11, bytes(40)))
@@ -140,7 +140,7 @@ def test_a_write_that_a_switch_took_of_the_former_leader_is_found(wire, pair, ki
 
 
 def test_a_bundle_that_is_committed_after_the_other_one_leads_is_found(wire, pair):
-    """Sent before, or after: a switch confirms it when it has made it."""
+    """Sent before or after: a switch confirms a write when the write is done."""
     pair[0].commits(20)
     third = wire.connect(7001)
     pair[1].says(bundle(30, OPEN), bundle(30, COMMIT))
@@ -172,7 +172,7 @@ def test_a_generation_of_the_past_or_of_another_is_not_to_be_taken(wire, pair):
 
 
 def test_a_controller_that_never_claimed_is_not_the_master_either(wire):
-    """Equals may write, by OpenFlow; two of them would."""
+    """Equals may write, by OpenFlow; writes of two equals would be accepted."""
     wire.connect(7001).writes(10, message(FLOW_MOD, 10, bytes(40)))
     assert "whose master is nobody" in wire.verdict().accepted[0]
 
@@ -200,7 +200,7 @@ def test_what_is_sent_behind_a_claim_is_the_master_s_if_that_is_taken(wire, pair
 
 
 def test_who_stands_aside_is_the_master_no_more(wire, pair):
-    """Also for what it sends before that is answered; whoever follows needs a later generation."""
+    """Also for writes before the answer; a successor needs a later generation."""
     a, b = pair
     b.writes(50, message(FLOW_MOD, 50, bytes(40)))
     b.says(claim(51, 2 << 28, SLAVE), message(FLOW_MOD, 52, bytes(40)), message(BARRIER, 52))
@@ -217,8 +217,8 @@ def test_who_stands_aside_is_the_master_no_more(wire, pair):
 
 
 def test_connections_that_stay_equals_are_found(wire):
-    """Told of ports, and for a second after that neither a slave's nor the master's, while another
-    controller leads.
+    """A connection with a port description, and for a second afterwards neither slave nor master,
+    while another controller leads.
     """
     slave, late, equal, ended, leader = (wire.connect(7001, 0x1000 + one) for one in range(5))
     for number in range(4):

@@ -32,7 +32,7 @@ def test_all_are_run_by_make_bench():
         "stages_live",
         "whole_fabric",
         "workers",
-    }  # pictures, the page of figures; as long as they are told to; a machine of its own
+    }  # pictures, the page of figures; endless benchmarks; benchmarks of a whole machine
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
     assert run | apart == public
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""What scripts/bootstrap.sh leaves behind, whatever ends it in the middle of apt-get."""
+"""The state left by scripts/bootstrap.sh, for any interruption in the middle of apt-get."""
 
 import os
 import re
@@ -30,7 +30,7 @@ exec {work}
 
 
 def begin(folder, work):
-    """The part of the script around apt-get, with programs of our own for that and systemctl."""
+    """The part of the script around apt-get, with stand-ins for apt-get and systemctl."""
     programs = folder / "bin"
     programs.mkdir()
     for name, text in (("apt-get", APT), ("systemctl", SYSTEMCTL)):
@@ -41,7 +41,7 @@ def begin(folder, work):
     script.write_text(script.read_text().replace("{folder}", str(folder)))
     path = f"{programs}:{os.environ['PATH']}"
     return subprocess.Popen(
-        ["env", "--default-signal=HUP", "bash", script],  # nohup has it ignored
+        ["env", "--default-signal=HUP", "bash", script],  # nohup has ignored the signal
         env={**os.environ, "PATH": path},
         start_new_session=True,
     )
@@ -79,7 +79,7 @@ def test_a_policy_of_somebody_else_stays(tmp_path):
 
 
 def packages_by_file(name):
-    """One of the script's tables: Debian's packages by the file that is looked for."""
+    """A table of the script: Debian's packages by the file that shows their presence."""
     listed = f'for file in "${{!{name}[@]}}"; do echo "$file ${{{name}[$file]}}"; done'
     text = DEFINITIONS.replace('cd "$(dirname "$0")/.."', "")
     done = subprocess.run(
@@ -93,19 +93,24 @@ def packages_by_file(name):
 
 
 def test_a_demo_installs_nothing_that_opens_a_port():
-    """Daemons come with what tests need, and are kept back: a new one has to be named for that."""
+    """Packages for tests bring daemons, which are kept from starting: a new daemon has to be
+    named.
+    """
     demo, tests = packages_by_file("NEEDS"), packages_by_file("TESTS_NEED")
     for_tests = set().union(*tests.values())
     assert set().union(*demo.values()).isdisjoint(for_tests)
     daemons = packages_by_file("ONLY_FOR_TESTS")
     assert daemons.keys() <= tests.keys()
     serving = {file for file in {**demo, **tests} if re.search(r"(/sbin/.*d|-server|/etcd)$", file)}
-    not_kept_back = {"/usr/sbin/ovs-vswitchd", "/usr/sbin/netconfd"}  # neither listens by itself
+    not_kept_back = {
+        "/usr/sbin/ovs-vswitchd",
+        "/usr/sbin/netconfd",
+    }  # neither daemon listens by default
     assert serving - not_kept_back == daemons.keys()
 
 
 def test_a_clone_may_lie_in_a_folder_with_spaces(tmp_path):
-    """pip splits what these variables hold at spaces."""
+    """pip splits the values of these variables at spaces."""
     clone = tmp_path / "my clone"
     pip = clone / ".venv" / "bin" / "python"
     pip.parent.mkdir(parents=True)

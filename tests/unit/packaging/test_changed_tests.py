@@ -1,4 +1,4 @@
-"""Which tests ``make check`` runs for a changed file."""
+"""The tests that ``make check`` runs for a changed file."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The client as a distribution of its own: generated files, requirements, and neighbours."""
+"""The client as a separate distribution: generated files, requirements, and other packages."""
 
 import os
 import re
@@ -61,7 +61,7 @@ def test_it_has_the_controllers_version_and_each_package():
     packages = {
         ".".join(init.parent.relative_to(ROOT).parts)
         for init in PACKAGE.rglob("__init__.py")
-        if "build" not in init.parts  # `pip install ./hydra_hybrid_network_client` leaves it
+        if "build" not in init.parts  # left by `pip install ./hydra_hybrid_network_client`
     }
     assert set(settings["tool"]["setuptools"]["packages"]) == packages
     assert {Requirement(one).name for one in settings["project"]["dependencies"]} == {
@@ -80,7 +80,7 @@ def url():
 
 @pytest.fixture
 def wheel(tmp_path):
-    """The client's wheel. It is built from a copy: setuptools builds in the sources' directory."""
+    """The client's wheel, built from a copy: setuptools builds in the sources' directory."""
     sources = tmp_path / "sources"
     shutil.copytree(PACKAGE, sources, ignore=shutil.ignore_patterns("build", "*.egg-info"))
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sources)
@@ -113,7 +113,7 @@ def output(python, code, **variables):
 
 
 def needed(*names):
-    """Names of the distributions that ``names`` need, by their metadata, and ``names``."""
+    """Names of the distributions required by ``names``, by their metadata, with ``names``."""
     found = {}
     left = [canonicalize_name(name) for name in names]
     while left:
@@ -131,7 +131,7 @@ def needed(*names):
 
 
 def test_it_works_where_only_what_it_asks_for_is_installed(wheel, python, url):
-    """Its requirements come from this environment: the index is not asked."""
+    """Its requirements come from this environment, without the package index."""
     (folder,) = (python.parents[1] / "lib").glob("python*/site-packages")
     there = needed("httpx", "pydantic")
     for one in there.values():
@@ -150,7 +150,7 @@ def test_it_works_where_only_what_it_asks_for_is_installed(wheel, python, url):
 
 @pytest.mark.takes(60)
 def test_it_works_beside_hydra_core_and_django(wheel, python, url, tmp_path):
-    """Both are from the index, which is why only FULL=1 runs this."""
+    """Both come from the index, so only FULL=1 runs this test."""
     pip("--python", python, "install", "--no-compile", wheel, "hydra-core==1.3.8", "django==5.2.19")
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "job.yaml").write_text("rate: 20\n")
@@ -161,7 +161,7 @@ def test_it_works_beside_hydra_core_and_django(wheel, python, url, tmp_path):
 
 
 def test_the_controller_does_not_start_where_others_have_a_package_of_ours(tmp_path):
-    """The server's ``hydra`` would be overwritten, or overwrites the other one."""
+    """The installation would overwrite the server's ``hydra``, or be overwritten."""
     for name, file in (("hydra_core", "hydra/__init__.py"), ("other", "hydra_plugins/__init__.py")):
         folder = tmp_path / f"{name}-1.3.8.dist-info"
         folder.mkdir()

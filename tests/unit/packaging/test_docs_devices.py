@@ -1,4 +1,4 @@
-"""docs/devices.md and docs/adding-a-driver.md say what the code does."""
+"""docs/devices.md and docs/adding-a-driver.md agree with the code."""
 
 import re
 from dataclasses import asdict

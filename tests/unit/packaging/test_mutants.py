@@ -1,4 +1,4 @@
-"""``scripts/mutants.py``: which mutants are drawn, which tests run for each, what is found."""
+"""``scripts/mutants.py``: the drawn mutants, the tests for each, and the results."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ mutants = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(mutants)
 
 FILES = {
-    # What mutmut has for a process that runs a mutant, as far as the script asks for it.
+    # The part of mutmut's interface in a mutant's process that the script uses.
     "mutmut/mutation/trampoline.py": """
 _mutant_under_test = ""
 

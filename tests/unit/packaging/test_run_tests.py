@@ -1,4 +1,4 @@
-"""``make test``: all stages run, and the summary says how to repeat each failure."""
+"""``make test``: all stages run, and the summary has the command that repeats each failure."""
 
 import importlib.util
 import os
@@ -12,7 +12,7 @@ from _pytest.mark.expression import Expression
 ROOT = Path(__file__).parents[3]
 SPEC = importlib.util.spec_from_file_location("run_tests", ROOT / "scripts/run_tests.py")
 run_tests = importlib.util.module_from_spec(SPEC)
-sys.modules["run_tests"] = run_tests  # dataclasses look their module up
+sys.modules["run_tests"] = run_tests  # dataclasses look up the module
 SPEC.loader.exec_module(run_tests)
 
 TESTS = """
@@ -41,7 +41,7 @@ def test_without_its_fixture(broken):
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """A directory with tests of its own, run by this Python."""
+    """A directory with tests, run by this Python."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_these.py").write_text(TESTS)
     (tmp_path / "tests/test_torn.py").write_text("import nothing_of_this_name\n")

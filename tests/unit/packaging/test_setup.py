@@ -1,4 +1,4 @@
-"""What the distribution holds and asks for, as setup.py hands it to setuptools."""
+"""Contents and requirements of the distribution, as setup.py gives them to setuptools."""
 
 import re
 import runpy
@@ -44,13 +44,13 @@ def test_every_package_is_in_and_no_test(metadata):
         ".".join(init.parent.relative_to(ROOT).parts)
         for top in TOPS
         for init in (ROOT / top).rglob("__init__.py")
-        if "build" not in init.parts  # `pip install ./hydra_hybrid_network_client` leaves it
+        if "build" not in init.parts  # left by `pip install ./hydra_hybrid_network_client`
     }
     assert set(metadata["packages"]) == packages
 
 
 def test_every_module_is_in_a_package():
-    """A directory without __init__.py would be left out of the wheel without a word."""
+    """A directory without __init__.py would silently be left out of the wheel."""
     for top in TOPS:
         for module in (ROOT / top).rglob("*.py"):
             assert (module.parent / "__init__.py").exists(), module
@@ -65,7 +65,7 @@ def test_run_time_requirements_are_pinned_and_hold_no_test_tools(metadata):
 
 
 def test_ryu_comes_in_the_wheel_and_all_that_it_needs_is_asked_for(metadata):
-    """Its last release can't be built where it is only asked for: pip takes today's setuptools."""
+    """Its last release can't be built as a requirement: pip takes today's setuptools."""
     names = {canonicalize_name(one.split("==")[0]) for one in metadata["install_requires"]}
     assert "ryu" not in names
     needs = {canonicalize_name(Requirement(one).name) for one in requires("ryu")}
@@ -114,7 +114,7 @@ def test_console_scripts_lead_to_a_function(metadata, command):
     )
     assert scripts.keys() == {"hydra", "ryu-manager"}
     module, function = scripts[command].split(":")
-    # In a process of its own: the launcher loads Ryu, with all that it deprecates.
+    # In a separate process: the launcher loads Ryu, with its deprecation warnings.
     code = f"from {module} import {function}; print(callable({function}))"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""Circuits without a path, as a change in stages leaves them: what others make of them."""
+"""Circuits without a path, left by a change in stages: their use by other plans."""
 
 from dataclasses import replace
 
@@ -20,11 +20,11 @@ FABRIC = small_fabric(racks=6, planes=1)
 PLANNING = Planning(FABRIC, Policy())
 HERE, THERE = path_of(FABRIC, 0, 1), path_of(FABRIC, 4, 5)
 READY = circuit_between(FABRIC, 2, 3)
-"""A circuit whose pair comes to it in the next stage."""
+"""A circuit whose pair gets it in the next stage."""
 
 
 def between(*paths):
-    """The state with these paths, and a circuit that is ready."""
+    """The state with these paths, and a ready circuit without a path."""
     state = state_of(FABRIC, NetworkState(topology=EMPTY_TOPOLOGY), *paths)
     topology = Topology(state.topology.circuits | {READY}, state.topology.paths)
     return replace(state, topology=topology)

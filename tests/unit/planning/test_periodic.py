@@ -1,4 +1,4 @@
-"""What each kind of sharing plans for, on the demo fabric and its planner."""
+"""The demand planned for by each kind of sharing, on the demo fabric and its planner."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ PLANNING = Planning(FABRIC, POLICY)
 
 
 def seen(*flows, elephants_from=10.0):
-    """Of what is told, only flows of ``elephants_from`` and more are elephants."""
+    """A report in which only flows of ``elephants_from`` and more are elephants."""
     rates = np.zeros((4, 4))
     for src, dst, mbps in flows:
         rates[src, dst] = mbps
@@ -77,7 +77,7 @@ def test_every_direction_gets_its_turn_where_circuits_are_one_way(sharing):
     ("basis", "joined"), [(DemandBasis.ESTIMATE, (0, 1)), (DemandBasis.BACKLOG, (0, 2))]
 )
 def test_edmonds_joins_those_for_whom_most_waits(basis, joined):
-    """As c-Through does (section 4.1): one pair sends more, and for the other more waits."""
+    """As in c-Through (section 4.1): one pair sends more, and the other pair has more backlog."""
     one_plane = small_fabric(racks=3, planes=1, servers=1)
     planning = Planning(one_plane, Policy(algorithm="edmonds"))
     sent, waiting = np.zeros((2, 3, 3))
@@ -91,7 +91,7 @@ def test_edmonds_joins_those_for_whom_most_waits(basis, joined):
 
 
 def test_of_two_guesses_the_one_that_is_expected_to_be_larger_comes_first():
-    """And what is gained is told of what may be wanted."""
+    """The gain is computed from the possible demand."""
     one_plane = small_fabric(racks=3, planes=1, servers=1)
     planning = Planning(one_plane, POLICY)
     sent, wanted, expected = np.zeros((3, 3, 3))
@@ -122,7 +122,7 @@ def test_mice_get_turns_only_where_nothing_is_told_apart():
 
 
 def test_an_elephant_keeps_its_circuit_until_it_ends():
-    """Larger ones come later, and may have what is left."""
+    """Larger elephants come later, and may have the remaining circuits."""
     rounds = PeriodicRequests()
     state = step(rounds, Sharing.ON_DEMAND, seen((0, 1, 15.0), (0, 2, 15.0)), NetworkState())
     before = paths_by_pair(state)
@@ -137,7 +137,7 @@ def test_an_elephant_keeps_its_circuit_until_it_ends():
 
 
 def test_an_elephant_that_gets_a_circuit_leaves_the_mice_the_electrical_network():
-    """So a circuit no faster than the electrical network gains what elephants and mice shared."""
+    """So a circuit at the electrical rate gains the rate that elephants and mice shared."""
     policy = replace(POLICY, paths_per_pair=1)
     planning = Planning(replace(FABRIC, electrical_rate_mbps=50.0), policy)  # two servers a rack
     for sharing, then in ((Sharing.ON_DEMAND, 160.0), (Sharing.BY_DEMAND, 100.0)):
@@ -169,7 +169,7 @@ def test_without_a_measurement_nothing_is_made_up():
 
 @pytest.mark.parametrize("sharing", [one for one in Sharing if one is not Sharing.SLOTTED])
 def test_what_rests_on_few_or_late_readings_moves_no_circuit(sharing):
-    """One port a rack: whoever is doubted neither loses its circuit nor takes another's."""
+    """A port for each rack: a pair in doubt neither loses its circuit nor takes another pair's."""
     planning = Planning(FABRIC, POLICY)
     state = step(PeriodicRequests(), Sharing.BY_DEMAND, seen((0, 1, 50.0)), NetworkState())
     before = paths_by_pair(state)

@@ -36,11 +36,11 @@ DEMAND = np.zeros((4, 4))
 DEMAND[0, 1] = 80.0
 POLICY = Policy(planning_budget_ms=300, planning_grace_ms=20_000)
 STRICT = replace(POLICY, planning_grace_ms=2_700)
-"""For those that give up; more than a busy machine keeps a planner from answering."""
+"""Time-out of planners that are given up; more than a busy machine delays an answer."""
 
 
 def planner_of(pid: int) -> int | None:
-    """The planning process of a controller process; None while there is none."""
+    """The planning process of a controller process; None without one."""
     children = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -86,7 +86,7 @@ def test_only_the_configuration_has_it_import_a_module(shared):
     with running(replace(POLICY, algorithm=BY_PLACE)) as planner:
         asked = propose(planner, request=PlanRequest(algorithm=BY_PLACE))
         assert asked == propose(planner)
-        assert asked.target == NetworkState()  # it keeps what stands
+        assert asked.target == NetworkState()  # the plan keeps the standing circuits
 
 
 def test_it_plans_what_this_process_would(shared):
@@ -154,7 +154,7 @@ def test_a_request_that_can_not_be_sent_is_refused_and_the_next_one_works(shared
 
 
 def test_a_fabric_that_caches_meanwhile_is_no_trouble():
-    """Other threads of a controller ask the fabric for things while the planner starts."""
+    """Other threads of a controller read the fabric while the planner starts."""
     fabric = plain_fabric(300, 32, 100.0)
     planner = Planner(fabric, replace(POLICY, planning_grace_ms=20_000))
     ended = threading.Event()
@@ -202,7 +202,7 @@ def test_one_that_dies_while_planning_is_told_and_replaced(monkeypatch):
             os.kill(doomed, signal.SIGKILL)
             return receive()
 
-        os.kill(doomed, signal.SIGSTOP)  # it has no answer before it is killed
+        os.kill(doomed, signal.SIGSTOP)  # killed before its answer
         monkeypatch.setattr(connection, "recv", killed_meanwhile)
         with pytest.raises(PlanError, match="was ended by SIGKILL while planning: try again"):
             propose(planner)
@@ -234,7 +234,7 @@ def test_one_that_ends_again_and_again_is_started_ever_later(monkeypatch, caplog
     with running() as planner:
         wait_until(lambda: len(starts) >= 4)
         with pytest.raises(PlanError, match="planner"):
-            propose(planner)  # it waits for no pause
+            propose(planner)  # without waiting for the pause
     told = [line for line in caplog.messages if "ended by itself" in line]
     assert told[:3] == [
         f"the planner has ended by itself: another planner starts in {pause_s:g} s"
@@ -265,7 +265,7 @@ def refuse(error):
 def test_one_that_can_not_be_started_for_a_while_is_started_later(
     monkeypatch, caplog, owner, name, error
 ):
-    """The controller has no descriptor, thread or memory left for a moment."""
+    """The controller has no free descriptor, thread or memory for a moment."""
     with running() as planner:
         propose(planner)
         with monkeypatch.context() as short:
@@ -306,7 +306,7 @@ def test_what_is_urgent_goes_first_and_the_others_give_up_in_time():
         for name, urgent in (("first", True), ("dry run", False), ("change", True)):
             threads.append(threading.Thread(target=ask, args=(name, urgent)))
             threads[-1].start()
-            time.sleep(0.1)  # timed: they ask one after the other
+            time.sleep(0.1)  # timed: the requests come one after the other
         for thread in threads:
             thread.join(PATIENCE_S)
     assert any(words.startswith("first: no plan came within 1.5 s") for words in order)
@@ -357,7 +357,7 @@ def test_it_ends_with_a_controller_that_is_killed(wait_s):
 
 
 def test_it_loads_only_what_it_needs():
-    """Each start of a controller waits for it, and on a busy machine for longer."""
+    """Each start of a controller waits for the planner, longer on a busy machine."""
     program = "import sys, apps.planning.planner_process; "
     program += "print({'scipy', 'pydantic', 'fastapi', 'ryu', 'asyncio'} & sys.modules.keys())"
     done = subprocess.run(

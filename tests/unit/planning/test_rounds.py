@@ -1,4 +1,4 @@
-"""One round: the same for the controller and for a rehearsal."""
+"""A round: the same code for the controller and for a rehearsal."""
 
 import math
 
@@ -46,7 +46,7 @@ def planning():
 
 
 def held(asked):
-    """Stands in for the planner; notes the pins."""
+    """Stands in for the planner; records the pins."""
 
     def propose(current, request, demand, pins, blocked):
         asked.append(pins)
@@ -65,7 +65,7 @@ def test_a_plan_is_told_with_what_it_takes_and_is_worth(rounds, planning):
 
 
 def test_what_stays_in_the_light_costs_nothing(rounds, planning):
-    """One pair goes from plane to plane, as the request has it."""
+    """A pair moves from plane to plane, by request."""
     demand = demand_of((0, 1, 90.0))
     request = PlanRequest(use_planes=frozenset({PlaneId(1)}))
     ours = Ways(fabric=FABRIC, conditions=all_ready(FABRIC))
@@ -130,7 +130,7 @@ def test_a_round_that_changes_one_that_keeps_and_one_without_a_plan(rounds, plan
 
 
 def test_a_round_without_a_plan_tells_the_demand_of_all_pairs():
-    """Of 90 pairs it remembers 64."""
+    """Of 90 pairs, the decision records 64."""
     fabric = small_fabric(racks=10, planes=1)
     demand = np.full((10, 10), 3.0)
     np.fill_diagonal(demand, 0.0)

@@ -1,4 +1,4 @@
-"""Circuits that are wanted as they are: beside what stays, and within limits."""
+"""Circuits given by a request: made beside staying circuits, and within limits."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every figure of the papers' price models that can be computed, by hand or in another way."""
+"""Every computable figure of the papers' price models, computed by hand or in another way."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_the_paper_s_30_percent_leaves_a_plausible_price_for_the_low_rate_networ
     full, first, second = networks.comparisons(racks)
     assert full.cheaper_percent == pytest.approx(37.28, abs=0.01)
     assert (first.published_percent, second.published_percent) == (0, 0)
-    # With that price filled in, HydRA comes out as published.
+    # With that price filled in, HydRA's total equals the published total.
     per_server = full.missing_usd / 10_240
     assert 0 < per_server < 665
     item = racks.items["low_rate_network"].model_copy(update={"usd": per_server})
@@ -116,7 +116,7 @@ def test_the_electrical_network_by_hand(helios):
 
 @pytest.mark.parametrize("flow", [0.0, 7.9, 8.0, 15.5])
 def test_a_helios_by_hand(helios, flow):
-    """Whole superlinks only; what is left over keeps its packet link."""
+    """Whole superlinks only; the rest keeps its packet link."""
     kind = next(one for one in helios.transceivers if one.superlink == 8)
     built = pods.helios_network(helios, kind, 63, np.full(63, flow))
     superlinks = 64 * 63 * int(flow // 8)
@@ -127,7 +127,7 @@ def test_a_helios_by_hand(helios, flow):
 
 
 def test_flows_are_what_hosts_send(helios):
-    """No more than all hosts together, all equal where everybody sends to everybody."""
+    """At most all hosts together, equal if all send to all."""
     flows = pods.least_flows(helios)
     assert np.all(flows.sum(axis=1) <= 1024)
     assert flows[-1] == pytest.approx(np.full(63, 1024 / 63))

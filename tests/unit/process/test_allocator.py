@@ -1,4 +1,4 @@
-"""All threads of a manager allocate from one arena, so that none keeps what others could use."""
+"""All threads of a manager allocate from one arena, so that no thread hoards free memory."""
 
 from __future__ import annotations
 

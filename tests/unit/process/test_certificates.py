@@ -1,4 +1,4 @@
-"""What is made of PEM files is made anew when they have changed, and can be used."""
+"""Objects made of PEM files are made again after a change of usable files."""
 
 import logging
 
@@ -17,7 +17,7 @@ def paths(tmp_path):
 
 @pytest.fixture
 def renewable(paths):
-    """A context is the text that the files have in common; it can't be made of two."""
+    """A context is made of the text common to the files; two different texts make no context."""
 
     def make() -> list[str]:
         try:

@@ -1,4 +1,4 @@
-"""The configuration that a start has checked is the one that it uses, and is read once."""
+"""The configuration checked at a start is the one in use, and is read once."""
 
 import os
 import subprocess

@@ -85,7 +85,7 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path):
 
 @pytest.fixture
 def synced(monkeypatch):
-    """Whether each thing that was told to the disk was a folder."""
+    """For each fsync: True for a folder."""
     told = []
     real = os.fsync
 

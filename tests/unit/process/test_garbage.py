@@ -1,4 +1,4 @@
-"""What stays is not looked at again, and garbage is still collected."""
+"""Long-lived objects are not scanned again, and garbage is still collected."""
 
 import gc
 import sys
@@ -55,7 +55,7 @@ def test_without_a_collection_what_is_there_is_spared_garbage_included(spared):
 
 
 def test_tuples_that_another_thread_is_making_are_let_alone(spared):
-    """The interpreter makes a tuple longer only as long as nobody else has it."""
+    """The interpreter extends a tuple in place only without other references."""
     over, broken = threading.Event(), []
 
     def make():

@@ -1,4 +1,4 @@
-"""Too little memory is told in a sentence, before anything is opened."""
+"""A sentence reports too little memory, before anything is opened."""
 
 import resource
 import subprocess

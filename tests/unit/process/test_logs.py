@@ -39,7 +39,7 @@ def loggers_as_they_were():
     levels = {name: logging.getLogger(name).level for name in names}
     handlers, stderr = logging.getLogger().handlers[:], sys.stderr
     for name in ("ledger", "mover", "runner"):
-        # Mininet, once imported, makes loggers with a level of their own.
+        # Mininet, once imported, makes loggers with a separate level.
         logging.getLogger(f"hydra.{name}").setLevel(logging.NOTSET)
     yield
     logging.getLogger().handlers[:], sys.stderr = handlers, stderr
@@ -125,7 +125,7 @@ def test_unknown_words_are_refused(log_format, level):
 
 
 def test_threads_that_work_for_a_reconfiguration_name_it(written):
-    """Commands run in the runner's pool; the mirror's command fails, as nobody is there."""
+    """Commands run in the runner's pool; the mirror's command fails, as no device answers."""
     logs.set_up("json", "debug", written.fileno())
     fleet = Fleet(FABRIC, post=lambda function: function())
     devices = Devices(fabric=FABRIC, policy=Policy())

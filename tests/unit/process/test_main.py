@@ -17,7 +17,9 @@ STORE = EtcdSettings(("http://127.0.0.1:1",), "/hydra/", None, None, None, None,
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("shards")])
 def test_who_leads_and_can_not_begin_ends(monkeypatch, error):
-    """Else it would keep its lease, answer that it is about to begin, and never do so."""
+    """Otherwise the process would keep its lease, report that it is about to lead, and never
+    lead.
+    """
 
     def fail(_view):
         raise error

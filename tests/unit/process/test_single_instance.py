@@ -1,4 +1,4 @@
-"""One controller to a journal and to a port."""
+"""One controller for a journal and for a port."""
 
 import os
 import signal
@@ -76,7 +76,7 @@ def test_a_journal_that_others_can_read_is_refused(tmp_path, part, mode):
 
 
 def test_what_the_controller_writes_is_its_own(tmp_path):
-    """Whatever the umask; the copy of an earlier schema and the audit log included."""
+    """For any umask, including the copy of an earlier schema and the audit log."""
     program = "import os; os.umask(0); from apps import launcher; launcher._serve([{!r}])"
     app = tmp_path / "app.py"
     app.write_text(

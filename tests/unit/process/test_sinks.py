@@ -1,4 +1,4 @@
-"""Places that take lines and stand still: nobody waits, and what is lost is counted and told."""
+"""Destinations of lines that stall: no caller waits, and lost lines are counted and reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE = b"x" * 1023 + b"\n"
 
 
 class Gate:
-    """A place that takes nothing until it is opened."""
+    """A destination that takes no lines until opened."""
 
     def __init__(self):
         self.open = threading.Event()

@@ -66,6 +66,6 @@ def test_it_does_not_beat_for_the_dead(manager, post, alive):
     heart = Heart(post, lambda: alive, environment)
     heart.start()
     assert listening.recv(100) == b"READY=1"
-    time.sleep(0.3)  # timed: a heart that beats would have beaten
+    time.sleep(0.3)  # timed: a live heart would have sent a sign
     heart.stop()
     assert listening.recv(100) == b"STOPPING=1"

@@ -1,4 +1,4 @@
-"""Reconfigurations as traces: what a collector is sent, and what happens without one."""
+"""Reconfigurations as traces: the collector's data, and the behaviour without a collector."""
 
 import socket
 import subprocess
@@ -32,7 +32,9 @@ TIMELINE = (
 
 @pytest.fixture(autouse=True)
 def ended():
-    """Wait for the library's end: its threads log, which other tests would take for theirs."""
+    """Wait for the library's end: its threads log, which other tests would take for their own
+    lines.
+    """
     yield
     for thread in threading.enumerate():
         if thread.name == "traces-end":
@@ -98,7 +100,9 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
 
 
 def test_a_collector_that_is_silent_holds_up_the_end_for_seconds_only(monkeypatch):
-    """By itself the library waits for ten, here for far longer: so long, nobody would control."""
+    """The library's default is a wait of ten seconds, here far longer: meanwhile no controller
+    would lead.
+    """
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         monkeypatch.setenv(ENDPOINT, f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", f"{PATIENCE_S:g}")
@@ -128,7 +132,7 @@ def test_nothing_is_made_where_no_collector_is_named(environment):
 
 
 def test_a_controller_loads_neither_the_library_nor_the_command_of_httpx():
-    """With the command come Pygments and rich."""
+    """The command's dependencies include Pygments and rich."""
     program = "import apps.main, sys; print({'opentelemetry.sdk', 'pygments'} & set(sys.modules))"
     told = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

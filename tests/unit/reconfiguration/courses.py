@@ -1,4 +1,4 @@
-"""The course that a mover would take first: in the light, or so that others can be."""
+"""The first course that a mover would take: in the light, or to make room for others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from topology.marks import marks_of
 
 
 def ways(fabric: Fabric, conditions: Conditions, **spare: Any) -> Ways:
-    """Ways with room for all who move aside; ``spare``: other arguments of :class:`Spare`."""
+    """Ways with unlimited room for pairs that move aside; ``spare``: other arguments of
+    :class:`Spare`.
+    """
     detours = Detours(fabric=fabric, max_hops=3, closed=frozenset(), toward=marks_of(fabric).state)
     room = Spare(**{"detours": detours, **spare})
     return Ways(fabric=fabric, conditions=conditions, spare=room)
@@ -34,7 +36,7 @@ def first_course(
 ) -> Execution:
     """To ``target``, or as far as the first course gets; ``options`` as of :class:`Execution`.
 
-    Beside other changes nobody moves aside: those may want the spare ports.
+    Beside other changes no pair moves aside: these may want the spare ports.
     """
     possible = ways(fabric, conditions)
     if options.get("beside"):

@@ -1,5 +1,7 @@
-"""Runs a simulation for many seeds. ``HYDRA_SIMULATION_SEED=<seed>`` replays that one alone, and
-``HYDRA_SIMULATION_RUNS=<number>`` runs more of them.
+"""Runs a simulation for many seeds.
+
+``HYDRA_SIMULATION_SEED=<seed>`` replays a single seed, and ``HYDRA_SIMULATION_RUNS=<number>`` runs
+more seeds.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _CourseT = TypeVar("_CourseT")
 
 
 def chunks(usual_runs: int) -> list[range]:
-    """Which seeds to run, in chunks so that a failure doesn't hide the others."""
+    """The seeds to run, in chunks so that a failure does not hide the other seeds."""
     if one := os.environ.get("HYDRA_SIMULATION_SEED"):
         return [range(int(one), int(one) + 1)]
     runs = int(os.environ.get("HYDRA_SIMULATION_RUNS", str(usual_runs)))
@@ -28,9 +30,10 @@ def chunks(usual_runs: int) -> list[range]:
 def remembering(
     most: int,
 ) -> Callable[[Callable[..., _CourseT]], Callable[..., _CourseT]]:
-    """Has a simulation play its seeds below ``most`` once, also for the test of what they reach.
+    """Decorator: a simulation plays its seeds below ``most`` once, also for the test of its
+    coverage.
 
-    With further arguments, and by ``__wrapped__``, it is played anew.
+    With further arguments, and by ``__wrapped__``, the seed is played again.
     """
 
     def decorate(simulate: Callable[..., _CourseT]) -> Callable[..., _CourseT]:
@@ -50,7 +53,7 @@ def remembering(
 
 
 def hold(simulate: Callable[[int], object], seeds: Iterable[int]) -> None:
-    """Fail with the seed in which something happened that must never happen."""
+    """Fail with the seed of a broken invariant."""
     for seed in seeds:
         try:
             simulate(seed)

@@ -1,4 +1,4 @@
-"""The shipped audit on a network that somebody else has changed: hundreds of seeds.
+"""The shipped audit on a network changed by a third party: hundreds of seeds.
 
 Replay as in :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -22,11 +22,13 @@ from tests.unit.reconfiguration.watch import Violation
 
 _RUNS = 150
 _ROUNDS = 12
-"""Of audits, at most, until nothing differs: a circuit that has not drained waits for the next."""
+"""Largest number of audits until nothing differs: a circuit that has not drained waits for the next
+audit.
+"""
 
 
 def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
-    """Take mirrors, VLANs and rules away; returns the names of the devices that differ now."""
+    """Remove mirrors, VLANs and rules; returns the names of the devices that differ now."""
     fabric, touched = network.fabric, set()
     for plane in fabric.planes:
         lit = sorted(network.mirrors[plane.id])
@@ -49,7 +51,9 @@ def tamper(network: Network, rng: random.Random) -> set[PlaneId | RackId | str]:
 
 @remembering(150)
 def simulate(seed: int) -> tuple[set[object], Seen]:
-    """Looks and mendings until nothing differs; what was changed, and what the first look saw."""
+    """Audits and repairs until nothing differs; returns the changed devices, and the first audit's
+    findings.
+    """
     rng = random.Random(seed)
     fabric = random_fabric(rng)
     order = order_of(fabric)
@@ -75,7 +79,9 @@ def simulate(seed: int) -> tuple[set[object], Seen]:
             )
             network.unsettle(())
             upkeep.run(execution.run())
-            upkeep.take_over(execution)  # it may hold what did not drain: another round comes
+            upkeep.take_over(
+                execution
+            )  # the plan may keep circuits that did not drain: another round follows
         upkeep.run(audit.clear_away())
         upkeep.look_after()
         seen = upkeep.run(audit.look())
@@ -88,7 +94,7 @@ def simulate(seed: int) -> tuple[set[object], Seen]:
 
 
 def agrees(network: Network, upkeep: SimulatedUpkeep) -> None:
-    """By readers that the audit has no part in."""
+    """By readers independent of the audit."""
     state = upkeep.memory.state
     meant = {
         (circuit.plane, cross)

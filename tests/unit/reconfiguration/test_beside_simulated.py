@@ -1,9 +1,9 @@
-"""Several changes under way at a time, on devices that fail; the controller dies among them.
+"""Several simultaneous changes, on devices that fail; the controller dies during the changes.
 
-A change begins beside another, and a third beside both, if they touch nothing in common, or if one
-leaves the next what they do. Their batches are carried out at the same time, and each goes on as
-soon as its own is over. The first may go at the pace of slow switches, which others leave out. The
-next controller recovers from what the journal's last entry tells. Replay as in
+A change begins beside another, and a third beside both, if they touch disjoint parts, or if one
+leaves parts to the next. Their batches are carried out at the same time, and each change continues
+as soon as its own batch is over. The first may go at the pace of slow switches, which other changes
+skip. The next controller recovers from the journal's last entry. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -54,25 +54,25 @@ pytestmark = pytest.mark.takes(10)
 _RUNS = 150
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 _DEEPEST = 3
-"""Changes under way at a time."""
+"""Largest number of simultaneous changes."""
 _CHANCE = 0.04
-"""Chance at each change of the network that somebody wants a change beside those under way."""
+"""Chance, at each change of the network, of a request for a further change."""
 _NO_VLAN = VlanId(0)
 
 
 class Course(NamedTuple):
     most: int
-    """Changes under way at a time."""
+    """Simultaneous changes so far."""
     made: tuple[int, ...]
     """The number of changes that were under way as each ended."""
     amid: frozenset[str]
-    """Steps during which another began."""
+    """Steps during which another change began."""
     left: bool
-    """True if one has left something to another."""
+    """True if a change has left parts to another."""
     outlived: bool
-    """True if the first ended before one that began later."""
+    """True if the first change ended before one that began later."""
     died_among: int
-    """Changes under way when the controller died; 0: it did not."""
+    """Changes under way when the controller died; 0: no death."""
 
 
 def _dual_homed(fabric: Fabric) -> Fabric:
@@ -83,19 +83,21 @@ def _dual_homed(fabric: Fabric) -> Fabric:
 def _built(
     racks: int, planes: int, ports: int, kind: Callable[[Fabric], Fabric]
 ) -> tuple[Fabric, Marks]:
-    """Each of the few fabrics that there are, built once."""
+    """Each of the few fabrics, built once."""
     fabric = kind(small_fabric(racks, planes, ports, servers=1))
     return fabric, marks_of(fabric)
 
 
 def _without_new_vlans(state: NetworkState, goal: Topology) -> NetworkState:
-    """The state that an allocator would make of a goal, as far as that tells which pairs move."""
+    """The state that an allocator would make of a goal, as far as needed to know the moving
+    pairs.
+    """
     vlans = {path: state.vlans.get(path, _NO_VLAN) for path in goal.paths}
     return NetworkState(state.epoch + 1, goal, vlans)
 
 
 def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Whether these are the same objects."""
+    """True if these are the same objects."""
     return len(some) == len(others) and all(map(operator.is_, some, others))
 
 
@@ -125,7 +127,7 @@ class _Joint(Watch):
         return known[2]
 
     def course(self) -> Steps:
-        """The change, as the controller has it carried out."""
+        """The change, as the controller runs it."""
         steps = self.execution.run()
         batch = next_batch(steps)
         while batch is not None:
@@ -137,7 +139,7 @@ class _Joint(Watch):
         self._world.end(self)
 
     def see_from_now_on(self, other: _Joint) -> None:
-        """The network as another has just left it."""
+        """The network as left by another change."""
         self._dark, self._seen_late = other._dark, -1
 
     def hear_of(self, other: _Joint) -> None:
@@ -151,7 +153,7 @@ class _Joint(Watch):
     def at_the_end(self):
         if self._world.under_way == (self.execution,):
             super().at_the_end()
-        else:  # others are under way: what the devices hold is looked at with the last one
+        else:  # other changes are under way: the last one checks the devices
             self._circuits_share_no_port()
             self._all_new_paths_passed()
 
@@ -174,13 +176,13 @@ class _World:
         """Of the changes under way."""
         self.scheduler = Scheduler()
         self.in_use: tuple[NetworkState, list[Plan], set[VlanId]] | None = None
-        """VLANs of pairs that stay where they are, in which state, beside which plans."""
+        """VLANs of staying pairs, by state and plans beside it."""
         self.most, self.made, self.amid = 0, [], set()
         self.left = self.outlived = False
         if self.network.substrate.retags and rng.random() < 0.5:
             self.network.late.slow = {dp for dp in self.network.names if rng.random() < 0.3}
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
-        """After so many changes of the network the controller dies; 0: it does not."""
+        """Number of changes of the network after which the controller dies; 0: no death."""
 
     @property
     def under_way(self) -> tuple[Execution, ...]:
@@ -189,7 +191,7 @@ class _World:
     # -- wishes -----------------------------------------------------------------------------------
 
     def want(self) -> None:
-        """Somebody may want another change beside those under way."""
+        """A request for a further change may come."""
         if len(self.watches) == _DEEPEST or not self.side_by_side.let_others_in:
             return
         if self.rng.random() < _CHANCE:
@@ -199,8 +201,8 @@ class _World:
                 return
 
     def wishes(self) -> Iterator[Plan]:
-        """Plans that touch nothing that is under way, or what it leaves, nor devices of which
-        something is open.
+        """Plans that touch nothing under way, or only parts that can be left, and no uncertain
+        device.
         """
         state = self.upkeep.memory.state
         touched = self.side_by_side.touched
@@ -225,8 +227,8 @@ class _World:
                 yield plan
 
     def _meets_what_stays(self, state: NetworkState, target: NetworkState) -> bool:
-        """Whether a plan would touch pairs or ports of a change that leaves nothing to others:
-        told before there is a plan, since most are for nothing.
+        """True if a plan would touch pairs or ports of a change that leaves nothing to others:
+        computed before the plan, since most plans would be refused.
         """
         firm = [one.touched for one in self.under_way if not one.may_cede]
         if not firm:
@@ -241,7 +243,7 @@ class _World:
         return SideBySide(self.fabric, self.under_way)
 
     def _is_open(self, plan: Plan) -> bool:
-        """Whether a device of a plan may hold something else than is known."""
+        """True if a device of a plan may be in an unknown state."""
         planes = self.fabric.planes
         unsure = {
             one if isinstance(one, str) else planes[one].name for one in self.upkeep.uncertain
@@ -251,7 +253,7 @@ class _World:
     # -- changes ----------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
-        """A change, with all that begin beside it."""
+        """A change, with all changes that begin beside it."""
         self.begin(plan)
         first = self.watches[0]
         while self.watches:
@@ -260,7 +262,7 @@ class _World:
                 watch.flight = None
                 self.scheduler.outcome(watch.running, lambda one=flight: one.outcomes)
                 self._take_off()
-            if first in self.watches:  # others come in beside what is in its turn
+            if first in self.watches:  # others begin beside the change in its turn
                 self.want()
 
     def _take_off(self) -> None:
@@ -273,7 +275,7 @@ class _World:
                     watch.flight = self.network.begin(running.batch)
 
     def _advance(self) -> tuple[_Joint, Flight]:
-        """A change of the network by one of the changes under way."""
+        """A step in the network by one of the changes under way."""
         flying = [one for one in self.watches if one.flight is not None]
         flight, command = self.network.go_on([one.flight for one in flying])
         (watch,) = (one for one in flying if one.flight is flight)
@@ -303,7 +305,7 @@ class _World:
             "hurries": hurries,
             "slow": frozenset() if beside else frozenset(slow),
         }
-        if waiting:  # pairs that were left to it are diverted already
+        if waiting:  # pairs left to the change are diverted already
             execution = Execution(
                 fabric=self.fabric,
                 policy=_POLICY,
@@ -337,7 +339,7 @@ class _World:
             one.execution.rebase_on(before, execution.result)
             one.hear_of(watch)
         self.saved = self.upkeep.memory.saved
-        if self.watches:  # as the ledger writes it, in one with the state
+        if self.watches:  # as the ledger writes it, together with the state
             more = intent(self.fabric, self.saved, self.saved, self.under_way)
             self.network.journal.append((more.what, more.details))
 
@@ -369,10 +371,10 @@ class _World:
         )
 
     def die(self) -> None:
-        """The next controller knows the state that was saved, and the journal's last entry."""
+        """The next controller knows the saved state, and the journal's last entry."""
         self.network.die()
         watch = Watch(self.network, self.under_way[-1])
-        watch.holds_dark = False  # who used which VLAN was another controller's to know
+        watch.holds_dark = False  # the last users of VLANs were known to the former controller only
         time_passes(self.network, watch)
         self.network.faults = Faults()
         self.network.connected = set(self.network.names)
@@ -381,7 +383,7 @@ class _World:
         agrees(self.network, upkeep, watch)
 
     def settle_down(self) -> None:
-        """Once nothing fails, everything is as the last state says."""
+        """Without faults, everything agrees with the last state."""
         upkeep, network = self.upkeep, self.network
         network.faults = Faults()
         upkeep.reconnect()
@@ -392,7 +394,7 @@ class _World:
         state = upkeep.memory.state
         if upkeep.memory.saved != state:
             raise Violation("the state was not saved")
-        if network.unreliable:  # it may be unlike what it has confirmed
+        if network.unreliable:  # the device may differ from its confirmations
             return
         for datapath, name in network.names.items():
             if differing := list(network.differing_rules(datapath, state)):
@@ -410,7 +412,7 @@ def test_changes_beside_each_other_cut_nobody_off_whenever_they_die(seeds):
 
 
 def test_the_seeds_reach_every_corner():
-    rare = 251  # one begins while the pairs of another go over
+    rare = 251  # a change begins while the pairs of another go over
     courses = [simulate(seed) for seed in (*range(_RUNS), rare)]
     assert {1, 2, 3} <= {course.most for course in courses}
     assert {2, 3} <= {course.died_among for course in courses}

@@ -1,4 +1,4 @@
-"""Which courses a change takes, and which pairs leave the light by it."""
+"""The courses of a change, and the pairs that leave the light."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sent(fabric, **mbps):
 
 
 def swap(planes, **more):
-    """Two pairs with a rack in common get their circuits on each other's plane."""
+    """Two pairs with a common rack exchange planes."""
     fabric = small_fabric(racks=4, planes=planes, servers=1, **more)
     before = state(fabric, EMPTY, (0, 1, 0), (0, 2, 1))
     return fabric, before, state(fabric, before, (0, 1, 1), (0, 2, 0))
@@ -227,7 +227,7 @@ def test_a_stage_tells_what_leaves_the_light_and_no_more():
 
 @cache
 def drawn(seed):
-    """(fabric, state, another one, the way between both), all drawn from ``seed``."""
+    """(Fabric, state, another state, the way between both), all drawn from ``seed``."""
     rng = random.Random(seed)
     fabric = random_fabric(rng)
     current = first_state(fabric, rng)
@@ -240,7 +240,7 @@ def drawn(seed):
 
 @pytest.mark.parametrize("seed", range(150))
 def test_every_way_leads_to_the_target_and_each_course_is_sound(seed):
-    """And each is carried out on devices, with every rack reachable at any moment."""
+    """And each way is carried out on devices, with every rack reachable at any moment."""
     fabric, current, target, found = drawn(seed)
     assert seed % 5 or found == drawn.__wrapped__(seed)[-1], "the same change takes the same way"
     assert len(found.courses) <= MOST_COURSES

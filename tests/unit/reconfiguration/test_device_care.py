@@ -1,4 +1,4 @@
-"""Devices and the frames under way to them."""
+"""Devices and frames on their way to the devices."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ STATE = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1, circuit_between(F
 
 
 def test_a_drain_waits_for_those_alone_that_can_tell():
-    """A learning ToR has none of the rules that end: it would be waited for in vain."""
+    """A learning ToR has no round rules: a wait would be in vain."""
     network = Network(FABRIC, STATE, random.Random(1))
     assert network.learning
     upkeep = SimulatedUpkeep.at_work(network, STATE)
@@ -49,7 +49,7 @@ def network():
 
 
 def _drained(network, still_s):
-    """Seconds that a drain of the state's path takes, of which its first rack stands still."""
+    """Seconds for a drain of the state's path, while its first rack stands still."""
     upkeep = SimulatedUpkeep.at_work(network, STATE)
     began_s = network.now_s
     network.still_until_s[0] = began_s + still_s
@@ -102,8 +102,8 @@ def test_a_drain_lasts_until_markers_have_come_over_what_is_left(network, still_
 
 
 def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog):
-    """Each attempt takes the network up to a tenth longer than its time-out, which it looks at
-    every 10 ms.
+    """Each attempt takes the network up to a tenth longer than its time-out, checked every 10
+    ms.
     """
     tor_s = POLICY.timeouts.tor_s
     # timed: on the clock of the simulation
@@ -112,7 +112,7 @@ def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog)
 
 
 def test_a_marker_that_can_not_be_sent_is_tried_again(network):
-    """Whatever keeps it, the drain ends."""
+    """For any obstacle, the drain ends."""
     upkeep = SimulatedUpkeep.at_work(network, STATE)
     batches = _steps(
         upkeep.care.run_empty(tuple(STATE.vlans.items()), sure=True),
@@ -126,7 +126,7 @@ def test_a_marker_that_can_not_be_sent_is_tried_again(network):
 
 @pytest.mark.parametrize("what", ["as it was", "one more VLAN", "other VLANs", "no light", "moved"])
 def test_paths_that_are_given_up_and_may_pass_frames_are_told(network, what):
-    """One more VLAN at a port costs no path. Light that is missing may be there by now."""
+    """An extra VLAN at a port costs no path. Missing light may be there by now."""
     (path,) = STATE.topology.paths
     (vlan,) = STATE.vlans.values()
     port = FABRIC.ports[path.circuits[0].a]
@@ -150,7 +150,9 @@ def test_paths_that_are_given_up_and_may_pass_frames_are_told(network, what):
 
 
 def test_paths_that_a_change_had_begun_are_told_if_they_stand(network):
-    """It may have activated them before it broke off, and remembered is what was before."""
+    """The change may have activated the paths before it broke off, and the saved state is the state
+    before.
+    """
     (lane,) = STATE.vlans.items()
     before = NetworkState()
     unsettled = Unsettled.by(before, STATE)
@@ -199,7 +201,7 @@ def test_tors_are_asked_for_the_carrier_of_the_ports_with_circuits(network):
 
 @pytest.mark.parametrize("mute", [True, False])
 def test_mirrors_stay_where_a_tor_may_yet_send_probes_that_it_was_given(mute):
-    """It stands still: whatever it was told to send comes out once it answers."""
+    """The ToR stands still: its queued commands take effect once it answers."""
     fabric = openflow_only(FABRIC)
     network = Network(fabric, NetworkState(), random.Random(1))
     upkeep = SimulatedUpkeep.at_work(network, NetworkState())
@@ -217,7 +219,7 @@ def test_mirrors_stay_where_a_tor_may_yet_send_probes_that_it_was_given(mute):
 
 
 def test_a_port_that_was_closed_is_known_to_be_though_its_tor_is_silent_in_a_recovery(network):
-    """A change broke off. Once the ToR answers, the port stays closed until the vswitch does."""
+    """A change broke off. Once the ToR answers, the port stays closed until the vswitch answers."""
     upkeep = SimulatedUpkeep.at_work(network, STATE)
     (silent, *_) = FABRIC.racks[0].servers
     network.connected.discard(silent.vswitch.datapath_id)
@@ -237,7 +239,7 @@ def test_a_port_that_was_closed_is_known_to_be_though_its_tor_is_silent_in_a_rec
 
 
 def _looks(audit, silent, **everywhere):
-    """What a look finds silent, and the devices that it has asked, where these do not answer."""
+    """Devices found silent, and devices asked, if these do not answer."""
     course, asked, outcomes = audit.look(**everywhere), [], None
     with pytest.raises(StopIteration) as over:
         while True:
@@ -264,7 +266,7 @@ def _answer_of(command):
 
 
 def test_audits_wait_once_for_a_device_that_has_fallen_silent(network):
-    """Whoever retries it reads it again, and an audit that somebody asks for."""
+    """A retry reads the device again, and so does a requested audit."""
     upkeep = SimulatedUpkeep.at_work(network, STATE)
     audit = upkeep.audit
     _, everything = _looks(audit, ())

@@ -1,4 +1,4 @@
-"""What a drain waits for, and what it leaves to another change."""
+"""The waits of a drain, and parts left to another change."""
 
 from hydra.model import NetworkState
 from hydra.policy import DrainPolicy
@@ -13,8 +13,9 @@ POLICY = DrainPolicy(reads=3, interval_ms=10.0, bound_ms=500.0)
 
 
 def drained(let_go):
-    """A drain of both paths, of which one never falls silent, nor lets a marker through; the steps
-    that it took. With ``let_go``, another change takes that one over after the first step.
+    """Steps of a drain of two paths, of which one never falls silent and passes no marker.
+
+    With ``let_go``, another change takes that path over after the first step.
     """
     standing = state_of(FABRIC, NetworkState(), HERE, THERE)
     plan = diff(FABRIC, standing, NetworkState(1), order_of(FABRIC))

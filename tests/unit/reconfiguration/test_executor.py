@@ -57,7 +57,7 @@ def start(*paths, fabric=FABRIC):
 
 
 class Scripted(Network):
-    """A network without faults, except for outcomes that a test sets by step and command."""
+    """A network without faults, except for outcomes set by a test, by step and command."""
 
     def __init__(self, fabric, state):
         super().__init__(fabric, state, random.Random(1))
@@ -145,7 +145,7 @@ def test_what_is_pushed_was_sent_while_circuits_drained():
     (pushed,) = network.commands(ApplyRules, "move")
     assert next(b.step for b in network.batches if staged in b.commands) == "drain"
     assert staged.changes.keys() == pushed.changes.keys()
-    # The fleet knows what it was given before by its identity.
+    # The fleet recognizes earlier commands by identity.
     assert all(staged.changes[dp] is mine for dp, mine in pushed.changes.items())
     assert pushed.changes
 
@@ -225,8 +225,8 @@ def test_a_circuit_that_never_drains_stays_and_its_pair_returns_to_it():
 
 
 def silent_and_cut_off():
-    """A network with a vswitch that does not answer, behind an uplink that is down, and a change by
-    which the circuit goes that its server has.
+    """A network with a silent vswitch behind a dead uplink, and a change that takes down the
+    circuit of the vswitch's server.
     """
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
@@ -240,7 +240,7 @@ def silent_and_cut_off():
 
 @pytest.mark.parametrize("when", ["drain", "move", "probe", "never"])
 def test_a_silent_vswitch_whose_uplink_comes_back_gets_onto_no_circuit_that_goes(when):
-    """While it is down, the ToR is told to take nothing for circuits once it is up."""
+    """While the uplink is down, the ToR is told to close the port for circuits."""
     network, execution, silent = silent_and_cut_off()
     target = execution.plan.target
     read = {"drain": ReadPortPackets, "move": MoveMirrors, "probe": ProbePath}
@@ -305,7 +305,7 @@ def test_what_a_silent_vswitch_uses_does_not_move():
 
 
 def test_a_vswitch_that_may_forward_by_what_it_cached_keeps_its_circuits():
-    """It has confirmed its divert, and nothing is known of the flows that it has cached."""
+    """The switch has confirmed its divert, and its cached flows are unknown."""
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     late = FABRIC.racks[1].servers[0]
@@ -350,7 +350,7 @@ def test_a_new_path_is_proven_by_servers_that_are_not_closed_out():
     execution = execution_of(network, old, target, CLOSE)
     network.closed.add(
         closed.name
-    )  # its vswitch answers again, and its ToR is yet to open the port
+    )  # its vswitch answers again, and its ToR has yet to open the port
     execution.conditions = replace(execution.conditions, closed=frozenset({closed.name}))
     Watch(network, execution).run()
     assert [probe.ends for probe in network.commands(ProbePath)] == [(other, peer)]
@@ -374,7 +374,7 @@ def test_what_a_late_vswitch_uses_does_not_move_and_it_is_not_closed_out(policy)
     execution = replace(execution_of(network, old, target, policy), hurries=True)
     Watch(network, execution).run()
     assert network.closed == set()
-    if policy is CLOSE:  # nobody is closed out for half a second
+    if policy is CLOSE:  # no port is closed for half a second
         assert execution.state is ReconfigurationState.DONE
         return
     assert execution.state is ReconfigurationState.PARTIAL
@@ -418,7 +418,7 @@ def test_a_probe_that_fails_costs_a_pair_beside_it_nothing():
 
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_tor_that_told_of_carrier_too_early_is_waited_for_and_probed_again(comes):
-    """What it told was from before the mirrors moved; there is carrier ``port_up_s`` later."""
+    """The report was from before the move of the mirrors; carrier comes ``port_up_s`` later."""
     old = start(DIRECT)
     target = state_of(FABRIC, old, path_of(FABRIC, 0, 2))
     network = Scripted(FABRIC, old)
@@ -461,7 +461,7 @@ def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
     network = Scripted(FABRIC, old)
     assert (
         RackId(1) in diff(FABRIC, old, target, ORDER).memberships
-    )  # for the circuit that both use
+    )  # for the circuit that both paths use
 
     def refuse(command, true):
         failure = failure_of(command, FailureKind.UNKNOWN)
@@ -599,12 +599,12 @@ def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(kind):
 
 
 def _diverts_nothing(_run):
-    """Forgets substep 3-1."""
+    """Skips substep 3-1."""
     yield Batch("divert", (ApplyRules({}),))
 
 
 def _looks_at_nothing(_run):
-    """Forgets to look before it activates."""
+    """Skips the gate before the activation."""
     yield from ()
 
 
@@ -643,7 +643,7 @@ def ends_of(circuit):
 
 
 def test_a_circuit_that_stays_is_drained_of_the_path_that_leaves_it():
-    """No mirror moves; but a VLAN leaves its ports, with frames of the diverted pair under way."""
+    """No mirror moves; but ports leave a VLAN with frames of the diverted pair under way."""
     old = start(DIRECT, BY_RELAY)
     target = without(replace(old, epoch=2), (), [BY_RELAY])
     network = Scripted(FABRIC, old)
@@ -691,7 +691,7 @@ def test_a_hidden_path_over_which_no_marker_comes_is_held():
     execution = execution_of(network, old, without(replace(old, epoch=2), (), [BY_RELAY]))
     Watch(network, execution).run()
     assert execution.result.topology == old.topology
-    assert "no marker came through" in execution.reason
+    assert "no marker arrived" in execution.reason
 
 
 def test_a_hidden_path_to_servers_that_can_not_be_asked_is_given_the_drains_bound():
@@ -706,7 +706,7 @@ def test_a_hidden_path_to_servers_that_can_not_be_asked_is_given_the_drains_boun
 
 
 def test_a_tor_that_stands_still_keeps_its_circuits():
-    """No marker comes out behind it, and its counters can't be read: frames may wait there."""
+    """No marker arrives, and the counters can't be read: frames may wait there."""
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     lose_markers(network, from_racks=(1,))
@@ -723,7 +723,7 @@ def test_a_tor_that_stands_still_keeps_its_circuits():
 
 
 def test_counters_that_stand_still_say_nothing_of_frames_in_front_of_a_tor():
-    """If the path has died, and nobody has noticed yet, probes find that."""
+    """If the path has died unnoticed, probes find out."""
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     lose_markers(network)
@@ -731,11 +731,11 @@ def test_counters_that_stand_still_say_nothing_of_frames_in_front_of_a_tor():
     Watch(network, execution).run()
     assert network.commands(MoveMirrors) == []
     assert execution.result.topology == old.topology
-    assert "no marker came through" in execution.reason
+    assert "no marker arrived" in execution.reason
 
 
 def test_without_probes_counters_that_stand_still_speak_for_a_path_that_takes_no_marker():
-    """It may be dead, and nobody would ever notice."""
+    """The path may be dead, without any detection."""
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     lose_markers(network)
@@ -785,7 +785,7 @@ def test_where_no_marker_of_a_server_comes_none_of_its_paths_is_empty():
 
 
 def test_a_tor_that_stands_still_empties_no_path_to_servers_that_can_not_be_asked():
-    """No marker is sent over such a path; but those over the rack's other paths are missing."""
+    """No marker is sent over such a path; but markers over the rack's other paths are missing."""
     fabric = small_fabric(racks=3, planes=2, servers=1)
     asked, unable = path_of(fabric, 0, 1), path_of(fabric, 0, 2)
     paths = {asked: VlanId(100), unable: VlanId(101)}

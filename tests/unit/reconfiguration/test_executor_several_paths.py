@@ -1,4 +1,4 @@
-"""A pair with several paths: from one to two and back, and what becomes of it when one fails."""
+"""A pair with several paths: from one path to two and back, and failures of a path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fabric(request):
 
 
 def steering(fabric):
-    """The switch that decides for h11."""
+    """The switch that steers for h11."""
     (switch,) = substrate_of(fabric).steering(RackId(0))
     return switch.datapath
 
@@ -58,7 +58,7 @@ def carried_out(network, current, target):
 
 
 def sends(network):
-    """The VLAN-IDs on which h11 sends to r2, one for each way."""
+    """The VLAN-IDs by which h11 sends to r2, one for each path."""
     return sorted(vlan for vlan, _port in network.sends_on(H11, R2))
 
 

@@ -1,6 +1,6 @@
-"""The executor against a network that fails at random: thousands of seeded reconfigurations.
+"""The executor on a network with random faults: thousands of seeded reconfigurations.
 
-A failure names its seed; :mod:`tests.unit.reconfiguration.seeds` says how to replay it.
+A failure names its seed; :mod:`tests.unit.reconfiguration.seeds` describes the replay.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.takes(30)
 _RUNS = 300
 RECONFIGURATIONS = 3
 _TURNS = 6
-"""Of upkeep between two reconfigurations, at most."""
+"""Largest number of turns of upkeep between two reconfigurations."""
 _MENDED = 0.01
 """The chance that an uplink comes back after a command's effect."""
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
@@ -49,7 +49,7 @@ class Course(NamedTuple):
 
 
 class _Mended(Watch):
-    """A reconfiguration during which somebody mends uplinks. Who is closed out is gone around."""
+    """A reconfiguration during which uplinks are repaired. Closed servers are gone around."""
 
     def __init__(self, execution: Execution, upkeep: SimulatedUpkeep) -> None:
         super().__init__(upkeep.network, execution, upkeep.uncertain)
@@ -63,7 +63,9 @@ class _Mended(Watch):
         super().before(batch)
 
     def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
-        """What a switch tells of its ports comes before its answer, and is heard before that."""
+        """A switch's report of its ports comes before its answer, and is processed before the
+        answer.
+        """
         super().learn(batch, outcomes)
         if self.mended and any(isinstance(one, AwaitRounds) for one in batch.commands):
             self.upkeep.follow_uplinks_meanwhile(self.execution)
@@ -105,7 +107,7 @@ def simulate(seed: int) -> Course:
             if not upkeep.uncertain:
                 break
         else:
-            break  # nothing is set up on devices that are not known
+            break  # no circuit is set up on devices in an unknown state
         state = upkeep.memory.state
         target, conditions = random_state(fabric, state, rng), upkeep.conditions()
         execution = first_course(fabric, policy, state, target, conditions, order, cycle=cycle)
@@ -123,12 +125,14 @@ def test_whatever_fails_every_rack_stays_reachable(seeds):
 
 
 def test_frames_of_a_server_whose_uplink_comes_back_are_drained():
-    """The uplink was down when the change began, and there are no detours; the ToR stands still."""
+    """The uplink was down at the start of the change, and there are no detours; the ToR stands
+    still.
+    """
     hold(simulate, (5005371,))
 
 
 def test_a_switch_that_refuses_rules_of_lost_paths_stays_diverted():
-    """One of three new paths fails, and the switch commits the end of the divert alone."""
+    """One of three new paths fails, and the switch commits only the end of the divert."""
     hold(simulate, (7001665,))
 
 
@@ -174,9 +178,9 @@ def test_the_seeds_reach_every_corner():
 
 
 def _looped(seed: int, obeys: tuple[bool, bool]) -> bool:
-    """Whether a VLAN has a loop at any time of a change that needs an order, where nothing fails.
+    """True if a VLAN has a loop at any time of a change that needs an order, without faults.
 
-    ``obeys``: whether circuits go before all others that have to, and come after them.
+    ``obeys``: whether circuits go and come in the required order.
     """
     rng = random.Random(seed)
     fabric = small_fabric(racks=5, planes=2, ports_per_plane=2, servers=1)

@@ -1,4 +1,4 @@
-"""Whose turn is next: urgent jobs, duties that are due, one job a round; none lasts for ever."""
+"""The order of turns: urgent jobs, due duties, one job a round; no turn lasts for ever."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from hydra.reconfiguration.job_queue import MOST_URGENT, Duty, JobQueue
 
 
 class Thread:
-    """Does turns; time passes only while a duty or a job takes some."""
+    """Does turns; time passes only during duties and jobs with a duration."""
 
     def __init__(self):
         self.queue, self.now_s, self.done = JobQueue(), 100.0, []

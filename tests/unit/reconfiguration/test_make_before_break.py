@@ -58,7 +58,7 @@ def course(network, current, target, policy=None, **conditions):
 
 
 def played(current, target, policy=None, **instead):
-    """The network and the course, once that is over; ``instead`` as in Scripted, by step."""
+    """The network and the finished course; ``instead`` as in Scripted, by step."""
     network = Scripted(FABRIC, current)
     for step, (kind, outcome) in instead.items():
         network.instead[step, kind] = outcome
@@ -68,7 +68,7 @@ def played(current, target, policy=None, **instead):
 
 
 def refuses(*datapaths):
-    """Have these switches refuse what they are told."""
+    """Have these switches refuse all changes."""
 
     def outcome(command, true):
         value = dict(true.value)
@@ -211,7 +211,7 @@ def test_a_pair_whose_old_path_dies_meanwhile_comes_back_on_the_new_one():
     execution = course(network, current, target)
 
     def dies(_command, true):
-        execution.keep_electrical(frozenset({(0, 1)}))  # and somebody diverts it
+        execution.keep_electrical(frozenset({(0, 1)}))  # and another course diverts the pair
         return true
 
     network.instead["probe", ProbePath] = dies
@@ -224,7 +224,7 @@ def test_a_pair_whose_old_path_dies_meanwhile_comes_back_on_the_new_one():
 
 
 def test_a_pair_that_dies_as_it_goes_over_has_left_its_old_path_before_that_breaks():
-    """Its switches may forward by cached flows, whoever else has seen its path die."""
+    """Its switches may forward by cached flows, even if the death of its path is known."""
     current = state(HERE)
     network = Scripted(FABRIC, current)
     execution = course(network, current, state(THERE, before=current))

@@ -1,8 +1,8 @@
-"""Traffic off circuits that die, and around uplinks, in the middle of a reconfiguration.
+"""Failover off dead circuits, and around uplinks, in the middle of a reconfiguration.
 
-At a random moment of each, a circuit that stays loses its light, or an uplink dies: what is done
-about it while the change waits must neither disturb the change nor be undone by it. Audits, full
-circuits that spill, and switches that connect anew come in between, and must leave it as it is.
+At a random moment of each change, a staying circuit loses its light, or an uplink dies: the
+reaction must neither disturb the change nor be undone by the change. Audits, spills of full
+circuits, and reconnecting switches come in between, and must not undo the reaction.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
 class Unlucky:
-    """A reconfiguration in the middle of which something dies, and what is done about it."""
+    """A reconfiguration with a fault in the middle, and the reaction to the fault."""
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -55,7 +55,7 @@ class Unlucky:
         self.diverted = frozenset()
         self.withdrawals = []
         self.spilled = {}
-        """By (from, to): of so many parts of the flows one is electrical."""
+        """By (from, to): number of parts of the flows, one of which is electrical."""
         self.classifier = Classifier(
             fabric=fabric,
             fleet=SimpleNamespace(apply=self.classed),
@@ -63,11 +63,11 @@ class Unlucky:
             policy=CurrentPolicy(_POLICY),
             spills=lambda: self.spilled,
         )
-        for datapath in self.classifier.switches:  # as they have been brought to
+        for datapath in self.classifier.switches:  # the present state of the switches
             assert not self.classifier.rules_for(datapath)
         self.upkeep.switches.added_rules = self.classifier.rules_for
         self.held = False
-        """True if it was not withdrawn at the first attempt."""
+        """True if the first attempt to withdraw the circuit failed."""
 
     def execution(self, plan):
         fabric = self.network.fabric
@@ -119,7 +119,7 @@ class Unlucky:
             self.upkeep.follow_uplinks_meanwhile(self.change)
 
     def stay_diverted(self) -> None:
-        """Nobody sends on a dead circuit, but what the change itself has under way."""
+        """No switch sends on a dead circuit, except within the change itself."""
         for path in self.before.topology.paths:
             done = [self.change, *self.withdrawals] if self.withdrawals else []
             affected = [one.plan.affected for one in done] or [self.change.moving]
@@ -134,7 +134,7 @@ class Unlucky:
     def withdraw(self, *, held: bool) -> None:
         """As after the change: with the ordinary course, which leaves nothing behind.
 
-        One that is ``held`` meets circuits that carry frames, and vswitches that do not answer.
+        A ``held`` withdrawal meets circuits that carry frames, and silent vswitches.
         """
         fabric, state = self.network.fabric, self.upkeep.memory.state
         lost = self.diverted & state.topology.circuits
@@ -143,7 +143,7 @@ class Unlucky:
         withdrawal = self.execution(diff(fabric, state, without(state, lost), self.order))
         self.withdrawals.append(withdrawal)
         watch = Watch(self.network, withdrawal, self.upkeep.uncertain)
-        watch._devices_are_as_the_result_says = lambda: None  # pairs that are held stay diverted
+        watch._devices_are_as_the_result_says = lambda: None  # held pairs stay diverted
         look = watch.look
         watch.look = lambda command: (look(command), self.stay_diverted())
         self.network.faults = Faults(vswitch=0.3, busy_circuit=0.3) if held else Faults()
@@ -154,9 +154,9 @@ class Unlucky:
         self.stay_diverted()
 
     def spill(self) -> None:
-        """Full circuits begin and end to share with the electrical network, between two changes.
+        """Spills of full circuits begin and end, between two changes.
 
-        Some switches do not confirm that.
+        Some switches do not confirm.
         """
         rng, state = self.network.rng, self.upkeep.memory.state
         ways = sorted(way for path in state.topology.paths for way in path.directions)
@@ -174,7 +174,7 @@ class Unlucky:
         return outcome.value
 
     def spill_as_decided(self) -> None:
-        """Parts of the flows are electrical on every switch that can be told, and no others."""
+        """Parts of the flows are electrical on every reachable switch, and no other parts."""
         for server in self.network.fabric.servers:
             datapath = self.network.switch_of[server.name].datapath
             if datapath not in self.upkeep.switches.ready():
@@ -190,7 +190,7 @@ class Unlucky:
                 raise Violation(f"{server.name} spills {held} instead of {wanted}")
 
     def reconnect(self) -> None:
-        """Switches that were away come back, and one comes back without any rule."""
+        """Missing switches come back, one of them without any rule."""
         back = self.network.rng.choice(sorted(self.network.names))
         self.network.tables[back].clear()
         self.network.rules_changed(back)
@@ -201,7 +201,7 @@ class Unlucky:
         self.stay_diverted()
 
     def audit(self) -> None:
-        """Nothing differs that nobody touched, and mending what differs touches no divert."""
+        """Only touched parts differ, and their repair leaves diverts alone."""
         upkeep = self.upkeep
         upkeep.look_after()
         audit = upkeep.audit
@@ -218,7 +218,7 @@ class Unlucky:
         self.stay_diverted()
 
     def nobody_diverts(self) -> None:
-        """Pairs are diverted until they are withdrawn, and no longer."""
+        """Pairs are diverted until the withdrawal, and no longer."""
         for datapath, table in self.network.tables.items():
             if any(rule.kind is RuleKind.DIVERT for rule in table.values()):
                 raise Violation(f"{datapath:#x} diverts for good")

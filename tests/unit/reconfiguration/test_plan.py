@@ -34,14 +34,14 @@ SEEDS = st.integers(0, 2**32)
 
 
 def drawn(seed):
-    """A fabric, two successive states of it, and the plan from one to the other."""
+    """A fabric, two successive states, and the plan from the first to the second."""
     rng = random.Random(seed)
     fabric, old, new = random_change(rng)
     return rng, fabric, old, new, diff(fabric, old, new, order_of(fabric))
 
 
 def ring(state, circuit):
-    """The circuits that share ports with this one, and so on; itself alone where it is duplex."""
+    """The circuits connected with this one by shared ports; a duplex circuit alone."""
     ports = nx.Graph([one.ends for one in state.topology.circuits])
     joined = nx.node_connected_component(ports, circuit.a)
     return {one for one in state.topology.circuits if one.a in joined}
@@ -142,7 +142,7 @@ def test_a_held_plan_diverts_and_moves_nothing_more(seed):
 
 @given(SEEDS)
 def test_no_new_circuit_comes_up_for_held_pairs_alone(seed):
-    """Nothing would prove the circuit's light. Rings come up as a whole."""
+    """No probe would prove the circuit's light. Rings come up as a whole."""
     rng, fabric, old, new, plan = drawn(seed)
     pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
     held = hold(plan.current, plan.target, pairs, ())

@@ -36,7 +36,7 @@ STATE = state_of(FABRIC, NetworkState(), FIRST, SECOND)
 
 
 def devices_of(fabric, state):
-    """What the devices say if they are exactly in ``state``."""
+    """The devices' reports if they are exactly in ``state``."""
     mirrors = {
         plane.id: Mirrors(standing_cross_connects(fabric, state, plane.id))
         for plane in fabric.planes
@@ -45,19 +45,19 @@ def devices_of(fabric, state):
 
 
 def less(actual, plane, *gone):
-    """Devices on which these cross-connects are not there."""
+    """Devices without these cross-connects."""
     present = actual.mirrors[plane].present
     return Actual({**actual.mirrors, plane: Mirrors(present - {*gone})}, actual.vlans)
 
 
 def darkened(actual, plane, *dark):
-    """Devices on which these cross-connects exist and pass no light."""
+    """Devices on which these cross-connects exist without light."""
     mirrors = Mirrors(actual.mirrors[plane].present, frozenset(dark))
     return Actual({**actual.mirrors, plane: mirrors}, actual.vlans)
 
 
 def mended(fabric, actual, found):
-    """The devices after what :func:`reconcile` asked for."""
+    """The devices after the changes by :func:`reconcile`."""
     mirrors = dict(actual.mirrors)
     for plane, move in found.mirrors.items():
         before = mirrors[plane]
@@ -126,7 +126,7 @@ def test_a_port_with_more_vlans_costs_no_path_and_loses_them():
 
 
 def test_of_paths_over_one_circuit_those_alone_are_given_up_whose_vlan_is_missing():
-    """One of another pair's is wrong at a port that both cross."""
+    """Another pair's VLAN is wrong at a port on both paths."""
     shared = circuit_between(FABRIC, 0, 1)
     over = path_of(FABRIC, 0, 2, shared, circuit_between(FABRIC, 1, 2, 1))
     state = state_of(FABRIC, NetworkState(), FIRST, over)
@@ -170,7 +170,7 @@ def moved_to(first):
 
 
 def without(actual, *, planes=(), racks=()):
-    """Devices of which these do not answer."""
+    """Devices, of which these do not answer."""
     mirrors = {plane: lit for plane, lit in actual.mirrors.items() if plane not in planes}
     vlans = {rack: ports for rack, ports in actual.vlans.items() if rack not in racks}
     return Actual(mirrors, vlans)
@@ -193,7 +193,7 @@ def test_a_device_that_does_not_answer_denies_nothing_and_is_not_written_to(sile
 
 @pytest.mark.parametrize("silent", [{"racks": [0]}, {"planes": [0]}])
 def test_what_a_change_was_moving_is_given_up_where_a_device_does_not_answer(silent):
-    """It may be half gone. What the change left alone is kept."""
+    """The path may be half removed. Parts left alone by the change are kept."""
     actual = without(devices_of(FABRIC, STATE), **silent)
     broken_off = Unsettled.by(STATE, state_of(FABRIC, STATE, SECOND))
     found = reconcile(FABRIC, STATE, actual, broken_off)
@@ -268,13 +268,13 @@ def test_a_circuit_that_no_path_uses_does_not_survive_a_restart():
 
 
 def other(vlans, rng):
-    """Other VLANs than a port's, or more."""
+    """Other VLANs than a port's, or additional VLANs."""
     strange = frozenset({VlanId(399)})
     return PortVlans(strange | rng.choice((frozenset(), vlans.tagged)), vlans.native)
 
 
 def jumbled(fabric, state, rng):
-    """Devices somewhere between ``state`` and chaos; some don't answer."""
+    """Devices between ``state`` and random states; some don't answer."""
     actual = devices_of(fabric, state)
     mirrors = {}
     for plane, standing in actual.mirrors.items():
@@ -342,7 +342,7 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
         )
 
     def lit(circuit: Circuit) -> bool:
-        """Whether all circuits stand that share its ports, and theirs, and so on."""
+        """True if all circuits of a ring stand."""
         ports = nx.Graph([one.ends for one in state.topology.circuits])
         joined = nx.node_connected_component(ports, circuit.a)
         return all(stands(one) for one in state.topology.circuits if one.a in joined)

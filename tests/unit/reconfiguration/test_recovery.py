@@ -1,4 +1,4 @@
-"""What a start reports of the devices."""
+"""Reports about the devices at a start."""
 
 import logging
 import random

@@ -1,7 +1,8 @@
-"""A controller that dies at any moment of a reconfiguration, and so do the next ones of theirs.
+"""A controller that dies at any moment of a reconfiguration, and whose successors die in
+recoveries.
 
 The shipped recovery (:mod:`hydra.reconfiguration.recovery`) runs on devices that fail, answer late
-or not at all, and dies up to twice more; then one is left in peace. Replay as in
+or not at all, and dies up to twice more; then a recovery runs undisturbed. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -46,7 +47,9 @@ class CrashError(Exception):
 
 
 class Death:
-    """Comes before, during or after the batch with this number, or that of this step if sooner."""
+    """A crash before, during or after the batch with this number, or the batch of this step if
+    earlier.
+    """
 
     def __init__(self, rng: random.Random, batch: int, step: str = "") -> None:
         self._rng = rng
@@ -55,7 +58,7 @@ class Death:
 
     @classmethod
     def within(cls, execution: Execution, rng: random.Random) -> Death:
-        """One within a course, at any of its steps: draining takes most batches."""
+        """A crash within a course, at any of its steps: draining takes most batches."""
         made_first = ("make", "shift", "break")
         steps = made_first if execution.in_light else ("divert", "move", "activate")
         step = rng.choice(("", "carrier", "probe", *steps))
@@ -78,7 +81,7 @@ class Death:
 
 
 class DoomedWatch(Watch):
-    """Of a reconfiguration whose controller dies."""
+    """A crash of a reconfiguration's controller."""
 
     def __init__(self, network: Network, execution: Execution, death: Death) -> None:
         super().__init__(network, execution)
@@ -98,7 +101,7 @@ class DoomedWatch(Watch):
 
 
 class DoomedUpkeep(SimulatedUpkeep):
-    """Of a controller that dies in its recovery."""
+    """A crash of a controller in its recovery."""
 
     death: Death
 
@@ -113,23 +116,23 @@ class Course(NamedTuple):
     died_in: str
     """The reconfiguration's step."""
     recoveries: tuple[tuple[str, ...], ...]
-    """The steps of each; all but the last three were cut off."""
+    """The steps of each recovery; all but the last three were cut off."""
     dropped: int
-    """Circuits that were remembered and are not there any more."""
+    """Remembered circuits that no longer exist."""
     refused: int
-    """Changes of former leaders that came too late, and were refused."""
+    """Number of late changes of former leaders that were refused."""
     kept_unread: int
-    """Paths that were kept although a device on their way did not answer."""
+    """Paths kept although a device on their way did not answer."""
     left_standing: int
-    """Paths that were given up, and stood until switches had connected that might send there."""
+    """Paths given up that stood until switches had connected that might send there."""
 
 
 def time_passes(network: Network, watch: Watch) -> None:
-    """Until what the dead one had sent has happened."""
+    """Wait until the dead controller's commands have taken effect."""
     network.now_s += LONGEST_DELAY_S
     network.catch_up()
     watch.look(None)
-    network.now_s += LONGEST_STANDSTILL_S  # a controller is not there again so soon
+    network.now_s += LONGEST_STANDSTILL_S  # a successor does not start that soon
 
 
 def leads_next(network: Network, watch: Watch) -> None:
@@ -138,22 +141,22 @@ def leads_next(network: Network, watch: Watch) -> None:
 
 
 def simulate_leases(seed: int, latest: int = 14) -> Course:
-    """As :func:`simulate`, with leases: who leads next does not wait until all that the one before
-    had sent has happened.
+    """As :func:`simulate`, with leases: the next leader does not wait for the former leader's
+    commands.
     """
     return simulate(seed, leads_next, latest)
 
 
 simulate_brief_leases = partial(simulate_leases, latest=9)
-"""Recoveries that are cut off before the middle of their retagging: seeds below are of these."""
+"""Recoveries cut off before the middle of their retagging, which these seeds are for."""
 
 
 @remembering(_RUNS)
 def simulate(
     seed: int, passes: Callable[[Network, Watch], None] = time_passes, latest: int = 14
 ) -> Course:
-    """A crash in a reconfiguration, up to two more in recoveries, each after ``latest`` steps at
-    the most, one while some devices do not answer, and two undisturbed ones.
+    """A crash in a reconfiguration, up to two crashes in recoveries, each after at most ``latest``
+    steps, a recovery while some devices do not answer, and two undisturbed recoveries.
     """
     rng = random.Random(seed)
     fabric = random_fabric(rng)
@@ -171,7 +174,7 @@ def simulate(
         doomed.run()
     died_in = doomed.steps[-1] if doomed.steps else ""
     after = Watch(network, execution)
-    after.holds_dark = False  # who used which VLAN was another controller's to know
+    after.holds_dark = False  # the last users of VLANs were known to the former controller only
     after.steps = [*doomed.steps, "recovery"]
     recoveries: list[tuple[str, ...]] = []
     saved, kept_unread, left_standing = state, 0, 0
@@ -198,7 +201,7 @@ def simulate(
         left_standing += len(living.memory.held.lanes)
         if away:
             network.away, network.connected = set(), set(network.names)
-            for _ in range(2):  # switches are brought, and what stood until then goes
+            for _ in range(2):  # switches are synchronised, and paths left standing until then go
                 living.look_after()
         saved = living.memory.saved
         recoveries.append(tuple(living.steps))
@@ -224,8 +227,8 @@ def some_devices(fabric: Fabric, rng: random.Random) -> set[PlaneId | str]:
 
 
 def standing(network: Network, state: NetworkState, unsettled: Unsettled) -> dict[Path, bool]:
-    """Paths of ``state`` that really stand, and that no change which broke off was moving; True if
-    a device on their way is away.
+    """Standing paths of ``state`` that no interrupted change was moving; True if a device on their
+    way is away.
     """
     fabric = network.fabric
 
@@ -252,7 +255,7 @@ def standing(network: Network, state: NetworkState, unsettled: Unsettled) -> dic
 
 
 def keeps(untouched: Mapping[Path, bool], upkeep: SimulatedUpkeep, watch: Watch) -> int:
-    """What can't be read is unknown, not gone; the number of paths that were kept unread."""
+    """A device that can't be read is unknown, not gone; returns the number of paths kept unread."""
     if given_up := untouched.keys() - upkeep.memory.state.vlans.keys():
         raise Violation(f"after {watch.steps}: {given_up} stand, and were given up")
     return sum(untouched.values())
@@ -266,7 +269,7 @@ def next_controller(
 
 
 def agrees(network: Network, upkeep: SimulatedUpkeep, watch: Watch) -> None:
-    """Devices, switches and what is remembered say the same, and everybody reaches everybody."""
+    """Devices, switches and the saved state agree, and every server reaches every rack."""
     state = upkeep.memory.state
     network.now_s += LONGEST_STANDSTILL_S
     watch.look(None)
@@ -305,33 +308,37 @@ def test_whenever_a_lease_ends_the_next_one_leads_and_nobody_is_cut_off(seeds):
 
 @pytest.mark.parametrize("seed", [2043091, 2067019, 2075636, 2157130])
 def test_a_path_on_which_light_alone_is_missing_is_given_the_drains_bound(seed):
-    """Light may be there by now, and frames of a ToR that stood still come out."""
+    """Light may have come by now, and queued frames of a ToR that stood still come out."""
     hold(simulate_brief_leases, (seed,))
 
 
 @pytest.mark.parametrize("seed", [5934, 9291, 28621])
 def test_what_waits_in_front_of_a_tor_is_waited_for_by_the_next_leader(seed):
-    """A ToR stands still for longer than a lease: frames come out under the next leader."""
+    """A ToR stands still for longer than a lease: its frames come out under the next leader."""
     hold(simulate_brief_leases, (seed,))
 
 
 def test_a_tor_that_may_yet_take_tags_away_is_not_counted_on():
-    """It has not answered that, and confirms afterwards that they are there again."""
+    """The switch did not answer, and confirms afterwards that the rules are there again."""
     hold(simulate_brief_leases, (335704,))
 
 
 def test_a_tor_that_does_not_give_tags_back_is_not_counted_on():
-    """It took them away for a circuit to go first, which was refused: they are to come back."""
+    """The switch removed the rules for a circuit to go first, whose removal was refused: the rules
+    come back.
+    """
     hold(simulate_brief_leases, (2175860,))
 
 
 def test_a_relay_that_refuses_rules_of_its_own_keeps_those_that_stand():
-    """It takes the removals of the same bundle."""
+    """The switch accepts the removals of the same bundle."""
     hold(simulate.__wrapped__, (3000694,))
 
 
 def test_what_is_left_standing_is_left_by_the_next_one_with_all_that_lights_it():
-    """One dies between its save and its end, and a one-way circuit is lit by that of nobody."""
+    """A controller dies between its save and its end, and an unused one-way circuit is lit by
+    another.
+    """
     hold(simulate.__wrapped__, (3310058,))
 
 

@@ -1,4 +1,4 @@
-"""Reconfigurations of paths that OpenFlow ToRs relay: what relays are told, and when."""
+"""Reconfigurations of paths relayed by OpenFlow ToRs: the relays' commands, and their order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def held_relays(network, datapath):
 
 
 def deaf(datapath):
-    """Outcomes in which a switch does not take its rules."""
+    """Outcomes in which a switch does not accept its rules."""
 
     def outcome(command, true):
         refused = failure_of(command, FailureKind.REFUSED)
@@ -129,7 +129,7 @@ def test_relays_of_a_path_that_failed_are_told_at_the_end():
 
 
 def refusing(move):
-    """Plane 2 does nothing."""
+    """Plane 2 ignores its commands."""
 
     def moved(command):
         if command.plane == 1:
@@ -158,13 +158,13 @@ LABELS = {VIA_R2: 101, VIA_R4: 102}
 STANDING = replace(
     state_of(FABRIC, EMPTY, VIA_R2, VIA_R4), vlans={path: VlanId(v) for path, v in LABELS.items()}
 )
-"""A path that stands over r2, and one over r4 that is given up."""
+"""A standing path over r2, and a given-up path over r4."""
 KEPT = without(STANDING, (), [VIA_R4])
 
 
 @pytest.fixture
 def upkeep():
-    """It knows that the path over r4 has been given up; r4 does not, yet."""
+    """The controller knows that the path over r4 has been given up; r4 does not know yet."""
     network = Network(FABRIC, STANDING, random.Random(1))
     upkeep = SimulatedUpkeep.at_work(network, STANDING)
     upkeep.memory.settle(KEPT)
@@ -202,7 +202,7 @@ def test_what_is_left_of_relays_is_removed_and_what_stands_is_not_touched(upkeep
 
 
 def test_a_whole_table_whose_relay_rules_are_refused_leaves_the_standing_ones(upkeep):
-    """The switch carries out the rest of the bundle: a removal of all relays would count."""
+    """The switch carries out the rest of the bundle: a removal of all relays would take effect."""
     network, switches = upkeep.network, upkeep.switches
     standing = held_relays(network, R2)
     strange = FlowRule(RuleKind.TOR_RELAY, (wired_port(0), VLAN_PRESENT | 199, wired_port(1)))
@@ -227,7 +227,7 @@ def is_installation(change):
 
 
 class Refusing(random.Random):
-    """Has all that can fail be refused, and carried out but for the refused rules."""
+    """Have every rule refused that a switch may refuse, with the rest of the bundle carried out."""
 
     def random(self):
         return 0.0
@@ -238,7 +238,7 @@ class Refusing(random.Random):
 
 @pytest.mark.parametrize("spares", [True, False])
 def test_a_relay_whose_table_could_not_be_read_has_its_rules_and_stays_in_doubt(upkeep, spares):
-    """Unless relays are spared: all are read again before any is removed."""
+    """Unless relays are spared: all are read again before any removal."""
     network, switches = upkeep.network, upkeep.switches
     switches.spares_relays = spares
     network.faults = Faults(read=1.0)
@@ -255,7 +255,7 @@ def test_a_relay_whose_table_could_not_be_read_has_its_rules_and_stays_in_doubt(
 
 
 def test_relays_that_a_state_of_meanwhile_has_no_more_go_with_it(upkeep):
-    """While a slow switch is brought, the state changes."""
+    """While a slow switch is synchronised, the state changes."""
     upkeep.memory.settle(STANDING)
     for relay in held_relays(upkeep.network, R4):
         del upkeep.network.tables[R4][match_key(relay)]

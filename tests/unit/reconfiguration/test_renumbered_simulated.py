@@ -1,7 +1,7 @@
-"""Switches that give ports other OpenFlow numbers, also in the middle of a reconfiguration.
+"""Switches that renumber ports, also in the middle of a reconfiguration.
 
-While a change waits, rules of what it leaves alone must follow, without disturbing the change;
-after it, all of them.
+While a change waits, rules outside the change must follow, without disturbing the change; after the
+change, all rules must follow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ABOUT_PATHS = (
 
 
 class Renumbered:
-    """A reconfiguration during which ports of some switches get other numbers."""
+    """A reconfiguration during which ports of some switches are renumbered."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -82,11 +82,11 @@ class Renumbered:
         self.nothing_differs()
 
     def renumber(self) -> None:
-        """Some ports of a switch get fresh numbers, or two swap theirs."""
+        """Some ports of a switch get new numbers, or two exchange their numbers."""
         network, switches = self.network, self.upkeep.switches
         datapath = self.rng.choice(sorted(network.names))
         names = network.substrate.ports(datapath)
-        # What is under way at a relay is lost with the number of its port: that is the gap itself.
+        # Frames under way at a relay are lost with its port's number: this gap is unavoidable.
         relaying = {
             port
             for rule in network.tables[datapath].values()
@@ -119,7 +119,7 @@ class Renumbered:
         self.upkeep.run(self.upkeep.courses.renumbering.follow())
         self.network.faults = Faults()
         self.failed |= not self.upkeep.switches.ready().issuperset(self.struck)
-        self.upkeep.reconnect()  # who failed may have hung up, too
+        self.upkeep.reconnect()  # a switch that failed may have disconnected, too
         self.network.connected = set(self.network.names)
         self.upkeep.look_after()
         for datapath in self.struck:

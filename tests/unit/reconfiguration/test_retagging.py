@@ -1,4 +1,4 @@
-"""Paths that have not got their VLAN at some port."""
+"""Paths whose VLAN is missing at some port."""
 
 from hydra.model import NetworkState
 from hydra.reconfiguration.retagging import through

@@ -1,4 +1,4 @@
-"""Courses at the same time: who goes on when, and what each is told."""
+"""Simultaneous courses: their order, and their outcomes."""
 
 from contextvars import ContextVar
 
@@ -29,7 +29,7 @@ def moves():
 
 
 class Devices:
-    """Carries out the batches of courses when a test says so."""
+    """Carries out the batches of courses on request of a test."""
 
     def __init__(self):
         self.scheduler = Scheduler()

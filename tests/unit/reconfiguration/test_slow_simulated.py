@@ -1,9 +1,9 @@
-"""Slow switches that are brought to the present state while changes come and go beside that.
+"""Slow switches synchronised while other changes come and go.
 
-A change leaves them out, as they are late. Once they have answered, they are read and written, and
-meanwhile other changes are planned and carried out, uplinks and circuits die, switches come and
-go, and a change may break off. Nobody is ever cut off by it, and what counts as ready holds just
-what it should. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
+A change skips slow switches. Once the switches have answered, they are read and written, while
+other changes are planned and carried out, uplinks and circuits die, switches come and go, and a
+change may break off. No pair is ever cut off, and ready switches hold exactly the intended rules.
+Replay as in :mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.takes(30)
 _RUNS = 150
 CHANGES = 4
 _TURNS = 6
-"""Of upkeep before a change, at most, until devices are known."""
+"""Largest number of turns of upkeep before a change, until devices are known."""
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 
@@ -51,15 +51,17 @@ class Slow:
         self.upkeep = SimulatedUpkeep.at_work(network, state)
         network.late.slow = {dp for dp in network.names if rng.random() < 0.3}
         self.course: BetweenJobs | None = None
-        """The one that brings slow switches to the present state."""
+        """The course that synchronises slow switches."""
         self.patience = rng.choice((0.02, 0.1, 0.5))
-        """How fast that goes on: the chance of a step of it after each step of a change."""
+        """Speed of that course: chance of a step after each step of a change."""
         self.seen = Counter[str]()
 
     def play(self) -> None:
         for _ in range(CHANGES):
             faults = Faults.draw(self.rng) if self.rng.random() < 0.5 else Faults()
-            if self.seen["circuit"]:  # what waits at a ToR for one that has died is lost with it
+            if self.seen[
+                "circuit"
+            ]:  # frames queued at a ToR for a dead path are lost with the path
                 faults = replace(faults, standstill=0.0)
             self.network.faults = faults
             self.know_devices()
@@ -70,14 +72,14 @@ class Slow:
         self.settle_down()
 
     def know_devices(self) -> None:
-        """As upkeep does it: devices, and switches that are not slow."""
+        """As the upkeep does: devices, and switches that are not slow."""
         upkeep = self.upkeep
         for _ in range(_TURNS):
             if not upkeep.uncertain:
                 break
             upkeep.run(upkeep.care.mend(upkeep.care.uncertain_planes, upkeep.care.uncertain_racks))
         others = upkeep.switches.late() - upkeep.switches.slow()
-        self.time_passes()  # what they were to do earlier has happened, or never will
+        self.time_passes()  # earlier commands have taken effect, or never will
         upkeep.run(upkeep.recovery.bring(others))
 
     def time_passes(self) -> None:
@@ -87,14 +89,14 @@ class Slow:
         network.now_s += LONGEST_LAG_S
 
     def answer(self) -> None:
-        """Slow switches have done what they were told, and are brought to the present state."""
+        """Slow switches have carried out their commands, and are synchronised."""
         network, switches = self.network, self.upkeep.switches
         self.hear_late_ones()
         for datapath in sorted(network.names.keys() - network.connected):
             network.connected.add(datapath)
             switches.renewed(datapath)
         if not self.fabric_hurries and self.rng.random() < 0.5:
-            # One that had its whole time in vain: here, nobody is left out earlier.
+            # A switch that took its whole time in vain: here, no switch is skipped earlier.
             switches.answers_again(self.rng.choice(sorted(network.names)))
         slow = switches.slow()
         if slow and (self.course is None or self.course.over):
@@ -102,7 +104,7 @@ class Slow:
             self.seen["brought beside"] += 1
 
     def hear_late_ones(self) -> None:
-        """A switch that answers has done what it was told before."""
+        """A switch that answers has carried out its earlier commands."""
         if self.network.late.mute:
             self.time_passes()
         for datapath in sorted(self.network.late.mute):
@@ -115,13 +117,13 @@ class Slow:
         return self.network.substrate.retags
 
     def do_jobs(self) -> None:
-        """What a course beside others has come to, if that is there already."""
+        """The result of a course beside others, if finished."""
         for _ in range(self.rng.choice((0, 0, 5, 20))):
             self.upkeep.go_on_beside()
             self.upkeep.do_jobs()
 
     def change(self) -> None:
-        """Carry out a change; what a course beside it has under way goes on meanwhile."""
+        """Carry out a change; the course beside it continues meanwhile."""
         upkeep, network, rng = self.upkeep, self.network, self.rng
         upkeep.run(upkeep.courses.synchronisation.tidy_relays())
         if upkeep.care.held_racks:
@@ -176,7 +178,7 @@ class Slow:
         return frozenset(c for p in paths if (p.src, p.dst) in diverted for c in p.circuits)
 
     def something_dies(self, change: Execution) -> None:
-        """An uplink, or a circuit: what is done about it does not wait for slow switches."""
+        """A fault of an uplink or a circuit: the reaction does not wait for slow switches."""
         upkeep, network, rng = self.upkeep, self.network, self.rng
         if rng.random() < 0.5 and network.substrate.detours:
             network.dead_uplinks.add(rng.choice(self.fabric.servers).name)
@@ -191,7 +193,7 @@ class Slow:
             self.seen["circuit"] += 1
 
     def break_off(self, execution: Execution) -> None:
-        """The devices are read anew; nothing may be under way then."""
+        """The devices are read again; no change may be under way then."""
         self.network.faults = Faults()
         self.upkeep.recovery.begin_anew(execution)
         if self.course is not None and not self.course.over:
@@ -199,11 +201,11 @@ class Slow:
             self.upkeep.finish_beside()
             self.course.drop()
         self.time_passes()
-        self.hear_late_ones()  # those who are silent for longer than that are cut off, as ever
+        self.hear_late_ones()  # switches that stay silent for longer are cut off, as usual
         self.upkeep.start()
 
     def ready_ones_are_as_they_should(self) -> None:
-        """Whatever has been brought in between: no switch counts as ready that is not."""
+        """For any switches synchronised in between: no unready switch counts as ready."""
         switches, network = self.upkeep.switches, self.network
         for datapath, table in switches.tables(sorted(switches.ready() & network.names.keys())):
             if network.name_of(datapath) in network.unreliable:
@@ -223,7 +225,7 @@ class Slow:
             raise Violation(f"{name} counts as ready, and differs in {sorted(differing, key=str)}")
 
     def settle_down(self) -> None:
-        """Once nothing fails, and no switch is slow, all are brought to the present state."""
+        """Without faults and slow switches, all switches are synchronised."""
         upkeep, network = self.upkeep, self.network
         network.faults = Faults()
         network.late.slow.clear()

@@ -1,4 +1,4 @@
-"""Stages lead to the target, each sound by itself, and divert no more than there is room for."""
+"""Stages lead to the target; each is a valid state, and diverts no more than the room."""
 
 import random
 from collections import Counter
@@ -30,7 +30,7 @@ EMPTY = NetworkState()
 
 
 def drawn(seed):
-    """A fabric, two successive states of it, and traffic that its electrical network may carry."""
+    """A fabric, two successive states, and traffic that its electrical network may carry."""
     rng = random.Random(seed)
     fabric, old, new = random_change(rng)
     numbers = np.random.default_rng(seed)
@@ -153,7 +153,7 @@ FABRIC = small_fabric(racks=4, planes=3)
 
 
 def joined(current, **planes):
-    """The state after ``current`` in which r1 has a circuit to these racks, by plane."""
+    """The state after ``current`` with circuits from r1 to these racks, by plane."""
     paths = []
     for name, plane in planes.items():
         rack = int(name.removeprefix("r")) - 1
@@ -248,7 +248,7 @@ def test_a_detour_shares_no_circuit_that_is_reserved():
 
 
 def round_robin(fabric, turn, current=EMPTY):
-    """The state in which four racks have a circuit to each other, each matching on its plane."""
+    """The state with circuits between all of four racks, a matching on each plane."""
     matchings = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
     paths = [
         path_of(fabric, a, b, circuit_between(fabric, a, b, (number + turn) % 3))

@@ -1,6 +1,6 @@
 """Changes in stages, with detours, on devices that fail; the controller dies in or between stages.
 
-The next one recovers, and goes on towards the same goal. Replay as in
+The next controller recovers, and continues towards the same goal. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -46,7 +46,9 @@ pytestmark = pytest.mark.takes(20)
 
 _RUNS = 120
 _STAGES = 8
-"""Of a change, at most: a device that always fails would have it tried for good."""
+"""Largest number of stages of a change: with a device that always fails, a change would be retried
+for ever.
+"""
 _TURNS = 6
 
 
@@ -54,7 +56,7 @@ class Course(NamedTuple):
     stages: int
     detours: int
     died_in: str
-    """The step in which it died within a stage; empty: it did not."""
+    """The step of the crash within a stage; empty: no crash."""
     died_between: bool
     reached: bool
     """True if the last state has the goal's topology."""
@@ -63,14 +65,14 @@ class Course(NamedTuple):
 
 @remembering(120)
 def simulate(seed: int) -> Course:
-    """A change in stages, with up to one death within a stage and one between two."""
+    """A change in stages, with up to one crash within a stage and one crash between two."""
     rng = random.Random(seed)
     if seed % 4:
         fabric = random_fabric(rng)
         state = first_state(fabric, rng)
         goal = random_state(fabric, state, rng).topology
         traffic = _traffic(rng, len(fabric.racks))
-    else:  # a circle that only detours open
+    else:  # a circle that only a detour opens
         fabric = small_fabric(racks=4, planes=3)
         state = round_robin(fabric, 0)
         goal = round_robin(fabric, 1, state).topology
@@ -126,7 +128,7 @@ def _traffic(rng: random.Random, racks: int) -> Traffic:
 def _settled(
     upkeep: SimulatedUpkeep, network: Network, rng: random.Random, *, faults: bool
 ) -> bool:
-    """Whether the upkeep knows all devices, after a few turns at most."""
+    """True if the upkeep knows all devices, after a few turns at most."""
     for _ in range(_TURNS):
         upkeep.reconnect()
         if faults:
@@ -141,9 +143,9 @@ def _settled(
 def _next_one(
     network: Network, saved: NetworkState, execution: Execution, before: Watch
 ) -> SimulatedUpkeep:
-    """The controller after one that has died, and has recovered on devices that do not fail."""
+    """The successor of a crashed controller, after a recovery on devices that do not fail."""
     after = Watch(network, execution)
-    after.holds_dark = False  # who used which VLAN was another controller's to know
+    after.holds_dark = False  # the last users of VLANs were known to the former controller only
     after.steps = [*before.steps, "recovery"]
     time_passes(network, after)
     network.faults = Faults()

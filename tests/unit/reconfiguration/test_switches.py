@@ -1,4 +1,4 @@
-"""Whole tables, as all switches of a rack are given them."""
+"""Whole tables, for all switches of a rack."""
 
 import random
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_a_switch_that_did_not_take_this_controller_is_left_alone_and_tried_agai
 
 
 def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
-    """By those who connect, are renewed, doubted, or brought to the state again."""
+    """By connections, renewals, doubts, and synchronisations."""
     switches = core.switches
     switches.settled = True
     everybody = connected = frozenset(switches.owned)
@@ -101,7 +101,7 @@ def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
 
 
 def test_nothing_is_kept_of_strangers_that_connect(core):
-    """Without TLS anybody may connect, by another datapath id each time."""
+    """Without TLS any program may connect, with another datapath id each time."""
     switches = core.switches
     stranger = max(switches.known) + 1
     for datapath in range(stranger, stranger + 100):
@@ -110,7 +110,7 @@ def test_nothing_is_kept_of_strangers_that_connect(core):
 
 
 def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down(core, monkeypatch):
-    """And all of them, once, if a port may have changed while nobody looked."""
+    """And all of them, once, if a port may have changed unobserved."""
     switches, network = core.switches, core.network
     everybody = frozenset(switches.owned)
     looked, seen = [], switches._connections.port
@@ -125,7 +125,7 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
         }
 
     network.dead_uplinks.add("h11")
-    core.run(core.courses.detours.follow_all())  # not settled yet: passed over
+    core.run(core.courses.detours.follow_all())  # not settled yet: skipped
     switches.settled = True
     core.run(core.courses.synchronisation.synchronise(everybody))
     assert switches.dead_uplinks == {"h11"}
@@ -144,7 +144,7 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
 
 @pytest.mark.parametrize("on_silence", OnSilence)
 def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_others(core, on_silence):
-    """But where a switch that does not confirm is cut off from circuits."""
+    """But only if a switch without a confirmation is cut off from circuits."""
     switches = core.switches
     switches.policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
     switches.settled = True
@@ -231,7 +231,7 @@ def test_switches_that_hold_what_they_should_are_left_as_they_are():
 
 
 def test_rules_that_tell_of_rounds_stay_where_a_switch_has_them():
-    """New ones have to be a second old before they tell."""
+    """New rules have to be a second old before they signal."""
     network = Network(FABRIC, STATE, random.Random(1))
     core = SimulatedUpkeep.at_work(network, STATE)
     switches = core.switches
@@ -274,7 +274,7 @@ def test_a_switch_that_could_not_be_read_is_written(core):
 
 
 def under_way(core, *datapaths):
-    """A course that brings these switches beside others, where it has read them; none is exact."""
+    """A course that synchronises these switches beside others, after a read; no switch is exact."""
     core.switches.settled = True
     for datapath in datapaths:
         core.switches.answers_again(datapath)
@@ -285,7 +285,7 @@ def under_way(core, *datapaths):
 
 
 def brought(course, *outcomes):
-    """What the course returns after these."""
+    """The result of the course after these outcomes."""
     with pytest.raises(StopIteration) as ended:
         for outcome in outcomes:
             course.send([Outcome(outcome)])
@@ -408,7 +408,7 @@ def _refusing(core, full, kind=FailureKind.REFUSED):
 def test_a_switch_that_refuses_rules_of_circuits_goes_electrical_until_it_takes_them(
     core, caplog, beside
 ):
-    """Whatever it held before: its traffic has a way, and others are told in words."""
+    """For any earlier table: its traffic has a way, and the refusal is reported in words."""
     is_full = [True]
     switch = _refusing(core, lambda: is_full[0])
     core.switches.settled = True
@@ -447,8 +447,8 @@ def test_a_switch_without_an_answer_is_not_one_that_refuses(core):
 
 
 def test_a_slow_switch_that_an_attempt_has_failed_at_is_waited_for_no_more(core):
-    """On a busy machine one answers again and again, and what it is given takes too long: who
-    waits until it is ready would wait for ever.
+    """On a busy machine a switch answers again and again, and each attempt takes too long: a change
+    that waited for the switch would wait for ever.
     """
     is_busy = [True]
     switch = _refusing(core, lambda: is_busy[0], FailureKind.UNKNOWN)
@@ -531,7 +531,7 @@ def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
 
 
 def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_work):
-    """As one that was sent a way around the port's server between its loss and its return."""
+    """Like a switch that got a detour for the port's server between its loss and its return."""
     first, *_ = sorted(at_work.switches.owned)
     at_work.switches.doubt([first])
     course, _ = following(at_work, first, optical=2)
@@ -545,7 +545,7 @@ def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_wor
 def test_a_switch_that_connects_anew_before_its_rules_followed_is_told_of_until_it_is_brought(
     at_work,
 ):
-    """It may have another master by now: nothing is written before it is taken."""
+    """The switch may have another master by now: nothing is written before mastership."""
     first, *_ = sorted(at_work.switches.owned)
     at_work.switches.renumbered(first, {"optical": 2})
     at_work.switches.renewed(first)
@@ -582,7 +582,7 @@ def test_of_learning_tors_no_rule_names_a_port(at_work):
 
 
 def test_uplinks_are_probed_once_their_tor_has_its_rules(at_work):
-    """Until then it passes nothing, and no uplink is to blame."""
+    """Until then the switch forwards nothing, and no uplink is blamed."""
     tor, switches = FABRIC.racks[0].tor.datapath_id, at_work.switches
     of_rack = {dp for dp, switch in switches.steering.items() if switch.rack == 0}
     assert of_rack <= switches.linked()

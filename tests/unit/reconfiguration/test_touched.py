@@ -1,4 +1,4 @@
-"""What changes side by side touch, and what they make of each other's states."""
+"""Parts touched by simultaneous changes, and the merge of their states."""
 
 from functools import partial
 

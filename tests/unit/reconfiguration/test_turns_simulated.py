@@ -1,8 +1,8 @@
-"""Jobs, duties and changes beside each other at any moment: none starves, no priority is inverted.
+"""Jobs, duties and changes at any moment: no starvation, no priority inversion.
 
-The shipped job queue and scheduler, driven as the conductor drives both, on devices whose replies
-come late or never. The lease may end, after which no duty begins and what was asked for is done, or
-the controller dies. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
+The shipped job queue and scheduler, driven like by the conductor, on devices whose replies come
+late or never. The lease may end, after which no duty begins and requested jobs are done, or the
+controller dies. Replay as in :mod:`tests.unit.reconfiguration.seeds`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _RUNS = 200
 _WRITES = Batch(INTENT, ())
 _MOVES = Batch("move", (Pause(0.0),))
 _DEEPEST = 3
-"""Changes under way at a time."""
+"""Largest number of simultaneous changes."""
 _FLOOD = 40
-"""Urgent jobs that a switch may put by connecting again and again."""
+"""Largest number of urgent jobs that a reconnecting switch may put."""
 
 
 class Kind(IntEnum):
-    """Who wants a change beside others, the most urgent first."""
+    """Sources of changes beside others, the most urgent first."""
 
     LOST = 0
     RESERVED = 1
@@ -51,14 +51,14 @@ class Kind(IntEnum):
 
 
 class Seen(NamedTuple):
-    """How often something came about, for the corners of the simulation."""
+    """Counts of events, for the coverage of the simulation."""
 
     counts: Counter[str]
 
 
 class _Wish(NamedTuple):
     fits_from_s: float
-    """Before, the change would meet what is under way."""
+    """Before, the change would conflict with changes under way."""
 
 
 class _World:
@@ -72,11 +72,11 @@ class _World:
         """Ordinary jobs that wait, in the order of arrival."""
         self.urgent: deque[int] = deque()
         self.parts: dict[int, int] = {}
-        """Parts that are not done, with their jobs."""
+        """Waiting parts, with their jobs."""
         self.again: Counter[str] = Counter()
-        """Arrivals of jobs that are queued once, since each began."""
+        """Arrivals of unique jobs, since each began."""
         self.turns: list[str] = []
-        """What had its turn since the first ordinary job in the queue became the first."""
+        """Turns since the first ordinary job in the queue became the first."""
         self.urgent_in_a_row = 0
         self.duties: dict[str, Duty] = {}
         self.passed: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class _World:
         self.dies_at = rng.choice((None, None, rng.randint(1, 100)))
         self.lease_ends_at = rng.choice((None, rng.randint(1, 100)))
         self.landed: dict[Running, bool] = {}
-        """Courses that go on next, in the order of their outcomes; True for a written intent."""
+        """Courses in the order in which they continue; True for a written intent."""
         for number in range(rng.randint(0, 4)):
             self._give_duty(f"duty {number}", rng.choice((None, 0.0, 0.5, 5.0)))
         self.scheduler.let_begin_beside(
@@ -116,7 +116,7 @@ class _World:
         self.queue.add_duty(duty)
 
     def arrive(self) -> None:
-        """Anything may come at any moment."""
+        """Any event may come at any moment."""
         rng = self.rng
         if self.dies_at is not None:
             self.dies_at -= 1
@@ -295,7 +295,7 @@ class _World:
                 self._end_lease()
 
     def _judge(self, turn: Turn) -> None:
-        """Whether it is the turn's turn. Called before the turn begins."""
+        """Check the order of the turn. Called before the turn begins."""
         kind = "duty" if turn.duty is not None else "urgent" if self._is_urgent() else "asked"
         if kind == "urgent":
             self.urgent_in_a_row += 1
@@ -376,7 +376,9 @@ class _World:
         self.seen["state held"] += len(held)
 
     def _judge_order(self, running: Running) -> None:
-        """Whether a held course has waited longer; what has written its intent goes on first."""
+        """True if a held course has waited longer; a course with a written intent continues
+        first.
+        """
         if running not in self.landed:
             return
         for other in self.landed:

@@ -38,7 +38,7 @@ POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 @dataclass
 class Remembered:
-    """What a controller knows of the state; ``saved`` is what the next one starts from."""
+    """A controller's knowledge of the state; ``saved`` is its successor's start."""
 
     state: NetworkState
     unsettled: Unsettled = SETTLED
@@ -88,7 +88,7 @@ class Seen:
 
 
 class SimulatedUpkeep:
-    """One controller's upkeep, from its start to its end."""
+    """The upkeep of a controller, from its start to its end."""
 
     def __init__(
         self,
@@ -97,14 +97,14 @@ class SimulatedUpkeep:
         unsettled: Unsettled = SETTLED,
         look: Callable[[Command | None], None] = lambda _command: None,
     ) -> None:
-        """``look`` sees the network after every single change."""
+        """``look`` is called after every single change."""
         self.network = network
         self.look = look
         self.memory = Remembered(state, unsettled)
         policy = CurrentPolicy(POLICY)
         fabric: Fabric = network.fabric
         self.followed: list[RenumberedPort] = []
-        """Ports with another OpenFlow number, once rules name them by that."""
+        """Ports with another OpenFlow number, once rules have the number."""
         seen = Seen(network)
         courses = self.courses = Courses(
             fabric=fabric,
@@ -117,15 +117,15 @@ class SimulatedUpkeep:
         self.recovery, self.audit = courses.recovery, courses.audit
         network.electrical = lambda: self.switches.refused
         self._lanes = state.vlans.items() | unsettled.begun
-        """What racks may have sent on when it started."""
+        """Paths on which racks may have sent at the start."""
         self._dark: set[PortId] = set()
-        """Ports without light, as their ToRs told it."""
+        """Ports without light, by their ToRs' reports."""
         self._silent: set[RackId] = set()
-        """Racks whose ToR did not tell its VLANs when it was asked last."""
+        """Racks whose ToR did not report its VLANs at the last read."""
         self._patient_until_s = 0.0
-        """Until when it waits for frames by the drain's bound, at least."""
+        """End of the wait for frames, by at least the drain's bound."""
         self.denied: frozenset[Circuit] = frozenset()
-        """Circuits of the state that a plane did not have when it answered again."""
+        """Circuits of the state that a plane lacked when it answered again."""
         self.steps: list[str] = []
         self.jobs: list[Job] = []
         """Jobs of courses that let others in, in turn."""
@@ -134,14 +134,14 @@ class SimulatedUpkeep:
 
     @classmethod
     def at_work(cls, network: Network, state: NetworkState) -> SimulatedUpkeep:
-        """One that has recovered, with the network as it is in ``state``."""
+        """A controller after a recovery, with the network in ``state``."""
         upkeep = cls(network, state)
         upkeep.switches.settled = upkeep.recovery.done = True
         upkeep.run(upkeep.recovery.bring([*network.names, *network.learning]))
         return upkeep
 
     def run(self, course: Course[_ResultT] | Work[_ResultT]) -> _ResultT:
-        """Carry out a course; what it returns."""
+        """Carry out a course; returns its result."""
         return drive(course, self.perform)
 
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
@@ -154,7 +154,7 @@ class SimulatedUpkeep:
         return beside
 
     def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
-        """Whoever is asked answers at once."""
+        """Every device answers at once."""
         futures = [Future[Outcome]() for _ in batch.commands]
         for future, outcome in zip(futures, self.perform(batch), strict=True):
             future.set_result(outcome)
@@ -167,7 +167,7 @@ class SimulatedUpkeep:
                 self.run(work)
 
     def submit_beside(self, batch: Batch) -> Sequence[Future[Outcome]]:
-        """Whoever is asked answers by :meth:`go_on_beside`."""
+        """Every device answers by :meth:`go_on_beside`."""
         self.steps.append(batch.step)
         futures = [Future[Outcome]() for _ in batch.commands]
         for command, future in zip(batch.commands, futures, strict=True):
@@ -175,7 +175,7 @@ class SimulatedUpkeep:
         return futures
 
     def go_on_beside(self) -> None:
-        """One step of what is under way beside others."""
+        """A step of the work under way beside others."""
         if not self._doing:
             return
         command, doing, future = self._doing[0]
@@ -188,7 +188,7 @@ class SimulatedUpkeep:
             future.set_result(outcome)
 
     def finish_beside(self) -> None:
-        """All that is under way, and the jobs that follow."""
+        """All work under way, and the jobs that follow."""
         while self._doing or self.jobs:
             self.go_on_beside()
             self.do_jobs()
@@ -215,7 +215,7 @@ class SimulatedUpkeep:
                 (self._dark.add if name in outcome.value else self._dark.discard)(end)
 
     def _save(self, state: NetworkState) -> None:
-        """With what is left standing, in one write."""
+        """With the paths left standing, in a single write."""
         memory, journal = self.memory, self.network.journal
         memory.saved = state
         journal.clear()
@@ -224,10 +224,11 @@ class SimulatedUpkeep:
             journal.append((told.what, told.details))
 
     def _doubts(self, path: Path) -> bool:
-        """Whether a port of ``path`` has no light, as its ToR says, or a ToR says nothing of it.
+        """True if a port of ``path`` has no light by its ToR's report, or if a ToR reports nothing
+        of the port.
 
-        What waits for such a path in front of a ToR that stands still is given the drain's bound,
-        and is lost with the path after that (decision 24).
+        Frames queued for such a path in front of a ToR that stands still get the drain's bound, and
+        are lost with the path afterwards (decision 24).
         """
         ends = {end for circuit in path.circuits for end in circuit.ends}
         racks = {self.network.fabric.ports[end].rack for end in ends}
@@ -261,7 +262,7 @@ class SimulatedUpkeep:
         self.run(self.courses.detours.follow())
 
     def follow_uplinks_meanwhile(self, change: Execution) -> None:
-        """While a change is under way, where it waits."""
+        """During the waits of a change under way."""
         if self.network.substrate.detours:
             self.switches.closed_meanwhile = frozenset(change.closed)
             self.run_meanwhile(self.courses.detours.follow_all())
@@ -279,13 +280,13 @@ class SimulatedUpkeep:
         self.run(self.recovery.bring(self.switches.late() | self.switches.refused.keys()))
 
     def reconnect(self) -> None:
-        """Some switches were away and are back: each says so."""
+        """Some missing switches are back: each connects."""
         for datapath in self.network.names.keys() - self.network.connected:
             self.switches.renewed(datapath)
 
 
 def mend(network: Network, execution: Execution) -> None:
-    """What the upkeep makes of a reconfiguration's end, where nothing fails any more."""
+    """The upkeep after a reconfiguration's end, without further faults."""
     upkeep = SimulatedUpkeep.at_work(network, execution.result)
     upkeep.take_over(execution)
     upkeep.look_after()

@@ -1,4 +1,4 @@
-"""Holds an execution against a simulated network, and misses nothing."""
+"""Checks an execution on a simulated network after every change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.unit.reconfiguration.simulation.wiring import Wiring
 
 
 class Violation(AssertionError):
-    """Something that must never happen has happened."""
+    """An invariant is broken."""
 
 
 DIVERTED = (
@@ -114,25 +114,25 @@ def in_order(steps: Sequence[str], order: Sequence[str]) -> bool:
 
 
 class Watch:
-    """Holds an execution against the network, after every single change."""
+    """Checks the invariants after every single change of the network."""
 
     def __init__(
         self, network: Network, execution: Execution, uncertain: Collection[PlaneId | str] = ()
     ) -> None:
-        """``uncertain``: planes and racks (by name) that upkeep has not mended yet."""
+        """``uncertain``: planes and racks (by name) that upkeep has not repaired yet."""
         self.network = network
         self._uncertain = frozenset(uncertain)
         self.execution = execution
         self.fabric = network.fabric
         self.start = execution.plan.current
         self.left: set[tuple[DatapathId, RackId]] = set()
-        """What vswitches have confirmed to send elsewhere than before: (vswitch, destination)."""
+        """Confirmed changes of destinations at vswitches: (vswitch, destination)."""
         self.passed: set[tuple[Path, VlanId]] = set()
         self.carrier: set[PortId] = set()
         self.steps: list[str] = []
         self._forgotten = frozenset(network.forgotten)
         self.holds_dark = True
-        """True if frames are held to stay out of the dark: invariant (f)."""
+        """True if no frame may go into the dark: invariant (f)."""
         self._led_back: set[tuple[str, VlanId]] = set()
         """Servers of new paths when ports of failed circuits were isolated, with VLAN-IDs, until
         the servers are announced again.
@@ -189,8 +189,8 @@ class Watch:
             self._demand(learned, "servers are not announced again")
 
     def _new_paths_are_apart_from_failed_circuits(self) -> None:
-        """Invariant (h): where ToRs do as told, the VLANs of new paths are on no port of a circuit
-        that failed, since its light may come back to the same ToR, or out at another ToR.
+        """Invariant (h): if ToRs follow their commands, the VLANs of new paths are on no port of a
+        failed circuit, since its light may come back to the same ToR, or out at another ToR.
         """
         run = self.execution
         if self.network.faults.tor or self._unreliable or not self.network.substrate.retags:
@@ -220,8 +220,8 @@ class Watch:
         self._led_back = set()
 
     def _announced_into_light(self, command: Announce) -> None:
-        """Invariant (g): where ToRs do as told, none floods an announcement, or the traffic that
-        follows, into a port without light.
+        """Invariant (g): if ToRs follow their commands, none floods an announcement, or the
+        following traffic, into a port without light.
         """
         if self.network.faults.tor or self._unreliable or not self.network.substrate.retags:
             return
@@ -233,7 +233,7 @@ class Watch:
                 self._demand(lit, f"{rack}:{port.tor_port} is dark, on VLANs that are announced")
 
     def _mirrors_may_move(self, command: MoveMirrors) -> None:
-        """Invariant (b), and that nothing is asked for that an optical switch must refuse."""
+        """Invariant (b), and no command that an optical switch must refuse."""
         for circuit in self.start.topology.circuits:
             crosses = self.fabric.cross_connects(circuit)
             if circuit.plane != command.plane or command.move.disconnect.isdisjoint(crosses):
@@ -267,7 +267,7 @@ class Watch:
     def look(self, command: Command | None) -> None:
         """Invariant (a): every server reaches every rack; and no VLAN has a loop.
 
-        What only reads changes nothing, unless something late happens in the meantime.
+        Reads change nothing, unless a late command takes effect in the meantime.
         """
         if isinstance(command, _READING) and self._seen_late == self.network.late.happened:
             return
@@ -282,7 +282,7 @@ class Watch:
         for server in self.fabric.servers:
             sent = self.network.sent(server)
             if wiring.seen.get(server.name) is sent:
-                continue  # and so it all arrives
+                continue  # so that all frames arrive
             for to, way in sent:
                 if not wiring.arrives(way, server.rack, to):
                     self._fail(
@@ -294,10 +294,12 @@ class Watch:
             self._fail(f"VLAN {vlan} has a loop ({command})")
 
     def _no_frame_is_flooded_into_the_dark(self, wiring: Wiring, command: Command | None) -> None:
-        """Invariant (f): where devices do as told, a VLAN in use stays off ports without light."""
+        """Invariant (f): if devices follow their commands, a VLAN in use stays off ports without
+        light.
+        """
         faults = self.network.faults
         if not self.holds_dark or faults.tor or faults.mirrors or faults.lie or self._unreliable:
-            self._dark = None  # whatever has come about until devices do as told again
+            self._dark = None  # effects until devices follow their commands again
             return
         in_use = self.vlans_in_use()
         dark = wiring.dark(in_use)
@@ -308,7 +310,7 @@ class Watch:
         self._dark = dark
 
     def vlans_in_use(self) -> set[VlanId]:
-        """VLANs of pairs that stay where they are."""
+        """VLANs of staying pairs."""
         affected = self.execution.plan.affected
         return {vlan for path, vlan in self.start.vlans.items() if pair_of(path) not in affected}
 
@@ -316,7 +318,7 @@ class Watch:
 
     @property
     def unconfirmed(self) -> Collection[str]:
-        """Devices that did not confirm something, by name."""
+        """Devices with an unconfirmed command, by name."""
         return self.execution.unconfirmed
 
     def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
@@ -354,8 +356,9 @@ class Watch:
         self._demand(len(halves) == len(set(halves)), "two circuits of the result share a port")
 
     def _no_tor_has_forgotten_who_is_where(self) -> None:
-        """Invariant (i): where ToRs do as told, no path of the result leads through a port that was
-        retagged and has not heard its servers since: the ToR would flood their frames.
+        """Invariant (i): if ToRs follow their commands, no path of the result leads through a port
+        that was retagged without an announcement of its servers since: the ToR would flood their
+        frames.
         """
         if self.network.faults.tor or self._unreliable:
             return

@@ -1,4 +1,4 @@
-"""Books in random use, each answer of theirs held against the referee's."""
+"""Books in random use, with every answer compared with the referee's."""
 
 import random
 from collections import Counter
@@ -30,10 +30,10 @@ def referee_of(shape, missing, server_mbps, max_hops, paths_per_pair):
 
 
 class Play:
-    """One book on a small random fabric; ``counts`` has what happened in it.
+    """A book on a small random fabric; ``counts`` has the numbers of events.
 
     Times are whole seconds, so that begins and ends coincide often. Each method raises
-    AssertionError where the book does not do what the referee says.
+    AssertionError if the book contradicts the referee.
     """
 
     def __init__(self, seed):
@@ -56,7 +56,7 @@ class Play:
         weights = [10, 2, 1, 2, 2, 1]
         for step in self.chance.choices(kinds, weights, k=steps):
             self.now += self.chance.choice([0.0, 0.0, 1.0, 2.0])
-            if self.chance.random() < 0.7:  # else the conductor is late
+            if self.chance.random() < 0.7:  # otherwise the conductor is late
                 self.keep_time()
             step()
             broken = self.referee.broken(self.promises(), self.now)
@@ -73,7 +73,7 @@ class Play:
         return {one.id: one for one in self.book}
 
     def keep_time(self):
-        """What the conductor does in time: end what is over, begin what is due."""
+        """The conductor's work over time: end expired and begin due reservations."""
         for one in self.book.expired(self.now):
             gave_way = self.book.get(one).preempted_by is not None
             self.book.transition(one, State.PREEMPTED if gave_way else State.EXPIRED)
@@ -106,7 +106,7 @@ class Play:
         )
 
     def limits(self):
-        """Ports out of use, and paths that stand without a reservation."""
+        """Blocked ports, and standing paths without a reservation."""
         chance = self.chance
         blocked = frozenset(p.id for p in self.fabric.ports if chance.random() < 0.04)
         standing = ()
@@ -120,8 +120,8 @@ class Play:
     # -- the rule ----------------------------------------------------------------------------------
 
     def verdict(self, request, limits):
-        """(Mb/s, start) that ``request`` is due, and below which rank others may have to give way
-        to it (None: nobody has to). None: it is to be refused.
+        """(Mb/s, start) to which ``request`` is entitled, and the rank below which others may have
+        to give way (None: no preemption). None: to be refused.
         """
         start = self.now if request.start_unix_s is None else request.start_unix_s
         for begins, rank in self.attempts(request, start):
@@ -134,8 +134,8 @@ class Play:
         return None
 
     def attempts(self, request, start):
-        """Beside all that is promised; else in the place of best effort; else, with notice, in
-        that of lower priorities.
+        """Beside all promises; else in place of best effort; else, with notice, in place of lower
+        priorities.
         """
         yield start, None
         if request.service is not ServiceClass.BEST_EFFORT and request.hold_s is None:
@@ -144,7 +144,7 @@ class Play:
                 yield max(start, self.now + NOTICE_S), request.priority
 
     def fitting_mbps(self, request, start, rank, limits):
-        """Beside all that is promised, but for what is below ``rank``."""
+        """Beside all promises except those below ``rank``."""
         promised = [self.referee.promise(one, self.now) for one in self.booked()]
         if rank is not None:
             promised = [one for one in promised if one.rank >= rank]
@@ -172,7 +172,7 @@ class Play:
         )
 
     def limit_mbps(self, request, start):
-        """The most that it may have by what it asks for and its quota; None: not even the least."""
+        """The highest rate by the request and its quota; None: not even the least."""
         most = 0.0 if request.service is ServiceClass.BEST_EFFORT else request.bandwidth_mbps
         if request.quota is None:
             return most
@@ -199,7 +199,7 @@ class Play:
             self.book.begin(new.id, self.now)
 
     def add(self, request, limits, may_refuse=True):
-        """Ask the book and the referee; None: refused, rightly."""
+        """Ask the book and the referee; None: rightly refused."""
         before = self.snapshot()
         due = self.verdict(request, limits)
         self.made += 1
@@ -251,7 +251,7 @@ class Play:
             assert self.referee.broken(both, self.now), f"need not have given way: {old}"
 
     def check_alternatives(self, request, limits, error):
-        """What a refusal offers is there to be had, and no lower rate than it has to be."""
+        """The alternatives of a refusal are available, with the highest possible rate."""
         if not request.priority and request.least_mbps:
             start = self.now if request.start_unix_s is None else request.start_unix_s
             fits = self.fitting_mbps(request, start, None if request.hold_s else 0, limits)
@@ -273,7 +273,7 @@ class Play:
             self.counts["alternatives"] += 1
 
     def preview(self):
-        """Admitted and taken back: nothing is left of it."""
+        """An admission taken back leaves no trace."""
         before = self.snapshot()
         new = self.add(self.request(), self.limits())
         if new is not None:
@@ -281,7 +281,7 @@ class Play:
         assert self.snapshot() == before
 
     def series(self):
-        """The same at recurring times, all of them or none."""
+        """A group at recurring times, all or none."""
         before = self.snapshot()
         every_s = self.chance.choice([2.0, 3.0])
         first = replace(
@@ -305,7 +305,7 @@ class Play:
         self.counts["series"] += 1
 
     def modify(self):
-        """Another rate or end, on its path; while it has no circuits, also on another one."""
+        """Another rate or end, on the same path; without circuits, also on another path."""
         if not (booked := [one for one in self.booked() if one.preempted_by is None]):
             return
         old = self.chance.choice(booked)
@@ -352,7 +352,7 @@ class Play:
             self.book.transition(one.id, State.CANCELLED)
 
     def reroute(self):
-        """Ports die: what can't be had around them fails, and nothing else."""
+        """Ports die: reservations without another path fail, and no others."""
         self.keep_time()
         if not (booked := self.booked()):
             return

@@ -1,8 +1,7 @@
-"""The stated rule of admission, worked out a second time: by trying every path.
+"""The rule of admission, implemented a second time by trying every path.
 
-It shares no code with :mod:`hydra.reservations.calendar` and
-:mod:`hydra.reservations.admission`, and knows nothing but what was promised to whom.
-Every path of a fabric is written down once, with what it clashes with.
+Shares no code with :mod:`hydra.reservations.calendar` and :mod:`hydra.reservations.admission`, and
+knows only the promises. Every path of a fabric is listed once, with its conflicts.
 """
 
 from dataclasses import dataclass, replace
@@ -18,17 +17,17 @@ SLACK_MBPS = 1e-4
 
 @dataclass(frozen=True)
 class Promise:
-    """What somebody was promised, or would be."""
+    """A promise, existing or possible."""
 
     id: str
     pair: tuple[int, int]
     path: int | None
-    """Its number with the referee; None: any would do."""
+    """The referee's number of the path; None: any path."""
     mbps: float
     start: float
     end: float
     own: bool = False
-    """Its circuits are to be nobody else's."""
+    """Exclusive use of its circuits."""
     servers: frozenset[str] = frozenset()
     rank: int = 0
 
@@ -37,7 +36,7 @@ class Promise:
 
 
 class Referee:
-    """Of one fabric, for paths of at most ``max_hops`` circuits."""
+    """The referee of a fabric, for paths of at most ``max_hops`` circuits."""
 
     def __init__(self, fabric, max_hops, paths_per_pair=16):
         self.fabric = fabric
@@ -61,7 +60,7 @@ class Referee:
 
     @cached_property
     def _clashing(self):
-        """By path, those that need one of its ports for another circuit."""
+        """By path: paths that need one of its ports for another circuit."""
         return [
             frozenset(
                 other
@@ -77,7 +76,7 @@ class Referee:
         return {port for circuit in circuits for port in (circuit.a, circuit.b)}
 
     def promise(self, one, now=-inf):
-        """What a reservation has; one that is late in leaving has it at this moment, too."""
+        """The promise of a reservation; an overdue reservation counts at this moment, too."""
         end = inf if one.expires_unix_s is None else one.expires_unix_s
         best_effort = one.service is ServiceClass.BEST_EFFORT
         return Promise(
@@ -126,15 +125,17 @@ class Referee:
         )
 
     def _traffic(self, one):
-        """The server pairs between which a promise's frames go."""
+        """The server pairs of a promise's frames."""
         racks = [self.fabric.racks[rack].servers for rack in one.pair]
         ends = [{server.name for server in servers} for servers in racks]
-        named = one.servers if one.mbps else frozenset()  # best effort is not told apart
+        named = one.servers if one.mbps else frozenset()  # best effort is not distinguished
         here, there = ((end & named) or end for end in ends)
         return {(a, b) for a in here for b in there}
 
     def _paths_beside(self, path, wanted, near, since):
-        """Other paths of the pair in the moment in which ``since`` and ``wanted`` begin to meet."""
+        """Other paths of the pair at the moment in which ``since`` and ``wanted`` begin to
+        overlap.
+        """
         moment = max(wanted.start, since.start)
         return len(
             {
@@ -145,7 +146,7 @@ class Referee:
         )
 
     def broken(self, promised, now=-inf):
-        """Those that can't have what they were promised beside the others, from ``now`` on."""
+        """Promises that can't be kept beside the others, from ``now`` on."""
         promised = [replace(one, start=max(one.start, now)) for one in promised if one.end > now]
         return [
             one
@@ -156,7 +157,7 @@ class Referee:
 
 
 def _peak_mbps(wanted, users):
-    """The largest sum at any moment of ``wanted``: where it or one of the users begins."""
+    """The largest sum at any moment of ``wanted``: at its begin, or at a user's."""
     moments = {wanted.start, *(one.start for one in users if one.start > wanted.start)}
     return max(
         sum(one.mbps for one in users if one.start <= moment < one.end) for moment in moments

@@ -1,6 +1,6 @@
-"""Admission with all there is to ask for, on random books, held against a referee.
+"""Admission with all features, on random books, compared with a referee.
 
-``python -m benchmarks.calendars`` plays 100,000 of them.
+``python -m benchmarks.calendars`` plays 100,000 books.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ def test_a_referee_that_can_object(monkeypatch, where, name, instead, words):
 
 
 def _play_until(words, seed):
-    """Raises AssertionError only where the referee objects in these words."""
+    """Raises AssertionError only if the referee objects in these words."""
     try:
         Play(seed).run(STEPS)
     except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Availability: what fits when between two racks."""
+"""Availability: bandwidth between two racks over time."""
 
 import random
 

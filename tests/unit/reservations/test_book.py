@@ -1,4 +1,4 @@
-"""Names, limits, and what the planner is told to keep."""
+"""Names, limits, and pins for the planner."""
 
 import math
 import re
@@ -78,7 +78,7 @@ def test_nothing_is_promised_on_one_way_circuits(fabric):
 
 
 def of_one_family(fabric, version_of):
-    """``fabric`` with servers that keep their addresses of one family alone: 4 or 6, by name."""
+    """``fabric`` with some servers' addresses reduced to one family: 4 or 6, by name."""
 
     def server(one):
         version = version_of.get(one.name)

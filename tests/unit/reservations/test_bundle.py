@@ -1,4 +1,4 @@
-"""Bundles: how a request that no circuit carries is divided, and what its parts are as one."""
+"""Bundles: the division of a request beyond any circuit, and the combination of its parts."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -53,7 +53,7 @@ def test_nor_is_what_has_one_path_or_more_circuits_than_servers():
 
 
 def test_racks_with_guests_are_not_divided_by_servers():
-    """Guests may have any address of the rack: what is for them can't be told apart."""
+    """Guests may have any address of the rack, so their traffic can't be distinguished."""
     fabric = with_guests(WIDE, MacAddress("52:54:00:00:00:01"))
     racks = {server.rack for server in fabric.servers if server.guests}
     names = {fabric.racks[rack].name for rack in racks}

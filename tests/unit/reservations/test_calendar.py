@@ -1,4 +1,4 @@
-"""The rule of admission, held against an enumeration of every path at every moment."""
+"""The rule of admission, compared with an enumeration of every path at every moment."""
 
 import json
 import math
@@ -22,7 +22,7 @@ RATES = (100.0, 40.0)
 def fabric_of(
     racks: int, planes: int, missing: frozenset[int] = frozenset(), per_plane: int = 1
 ) -> Fabric:
-    """Every rack on every plane, but for some ports; the planes differ in rate."""
+    """Every rack on every plane, except for some ports; the planes differ in rate."""
     fabric = small_fabric(racks, planes, per_plane)
     left = [port for port in fabric.ports if port.id not in missing]
     ports = [
@@ -55,12 +55,12 @@ def circuits_between(fabric: Fabric, one: int, other: int) -> list[Circuit]:
 
 
 def moments(bookings, start: float, end: float) -> list[float]:
-    """One in each stretch of [start, end) in which nothing changes."""
+    """A moment in each part of [start, end) without changes."""
     return [start, *(b.start_unix_s for b in bookings if start < b.start_unix_s < end)]
 
 
 def traffic(fabric: Fabric, booking: Booking):
-    """The server pairs by which it may be told apart: all, if it has no bandwidth."""
+    """The server pairs that distinguish the booking: all pairs, without bandwidth."""
     named = booking.servers if booking.mbps else frozenset()
     here, there = (
         [server.name for server in fabric.racks[rack].servers]
@@ -74,7 +74,7 @@ def traffic(fabric: Fabric, booking: Booking):
 
 
 def over_committed(fabric: Fabric, bookings, paths_per_pair: int = 16) -> str:
-    """What is promised twice at some moment; empty if nothing is."""
+    """Double bookings at some moment; empty if none."""
     for now in {b.start_unix_s for b in bookings}:
         present = [b for b in bookings if b.start_unix_s <= now < b.end_unix_s]
         user: dict[PortId, Circuit] = {}
@@ -116,13 +116,13 @@ def fits(fabric: Fabric, bookings, candidate: Booking, paths_per_pair: int) -> b
 
 
 def _at(booking: Booking, now: float) -> Booking:
-    """A part of ``booking`` that begins at ``now``: moments are looked at where one begins."""
+    """A part of ``booking`` that begins at ``now``: checks are made where a booking begins."""
     end = math.nextafter(now, math.inf)
     return replace(booking, id=f"{booking.id}@{now}", start_unix_s=now, end_unix_s=end)
 
 
 def play(seed: int, requests: int = 14) -> tuple[int, int]:
-    """One random calendar; (admitted, refused)."""
+    """A random calendar; (admitted, refused)."""
     rng = random.Random(seed)
     racks, planes, per_plane = rng.choice([(3, 1, 1), (3, 2, 1), (3, 1, 2), (4, 1, 1), (4, 2, 1)])
     ports = racks * planes * per_plane

@@ -60,7 +60,7 @@ def test_best_effort_takes_no_bandwidth(book):
 
 
 def fill(book, service):
-    """r1 has a path to r3, and one to r4: both its ports are in use."""
+    """r1 has a path to r3, and a path to r4: both its ports are in use."""
     book.add("a", request(service, dst="r3"), 0.0)
     book.add("b", request(service, dst="r4"), 0.0)
     for one in "ab":
@@ -98,7 +98,7 @@ def test_what_is_only_held_makes_nobody_give_way(book):
 
 
 def test_best_effort_goes_before_what_has_a_priority(book):
-    """Who is promised something keeps it where best effort is enough."""
+    """A promise stays in place if displacing best effort is enough."""
     book.add("a", request(SHARED, dst="r3"), 0.0)
     book.add("b", request(BEST_EFFORT, dst="r4"), 0.0)
     for one in "ab":

@@ -1,4 +1,4 @@
-"""What meets a window, held against looking at everything."""
+"""Entries of a window, compared with a full scan."""
 
 from dataclasses import dataclass
 from math import inf
@@ -20,7 +20,7 @@ moments = st.integers(0, 30).map(float)
 lengths = st.integers(1, 12).map(float) | st.just(inf)
 steps = st.lists(
     st.tuples(moments, lengths) | st.integers(0, 40), max_size=80
-)  # one that comes, or the number of one that goes
+)  # a new entry, or the number of an entry to remove
 
 
 @given(steps=steps, start=moments, length=lengths)

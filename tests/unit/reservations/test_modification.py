@@ -1,4 +1,4 @@
-"""Changes of what is promised: where it is in service, without an interruption or not at all."""
+"""Changes of promises: in service, without an interruption or not at all."""
 
 import random
 from contextlib import suppress
@@ -35,7 +35,7 @@ def request(mbps=40.0, src="h11", dst="h21", **more):
 
 @pytest.fixture
 def book(fabric):
-    """With h11-h21 in service, 40 Mb/s, and 30 Mb/s of r1-r2 beside it."""
+    """h11-h21 in service with 40 Mb/s, and r1-r2 with 30 Mb/s beside it."""
     book = ReservationBook(fabric)
     book.add("a", request(duration_s=100.0), 0.0)
     book.add("b", request(30.0, "r1", "r2"), 0.0)

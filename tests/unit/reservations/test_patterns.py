@@ -1,4 +1,4 @@
-"""Patterns of shapes: which pairs of racks they join, and what they refuse."""
+"""Patterns of shapes: joined pairs of racks, and refusals."""
 
 from collections import Counter
 from itertools import combinations, pairwise
@@ -14,7 +14,7 @@ def joined(pattern, racks):
 
 
 def first_fit(edges):
-    """Number of planes in use if each edge takes the first plane that is free at both ends."""
+    """Number of planes in use if each edge takes the first plane free at both ends."""
     used = {}
     for one, other in edges:
         taken = used.setdefault(one, set()) | used.setdefault(other, set())

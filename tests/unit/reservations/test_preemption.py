@@ -1,4 +1,4 @@
-"""Higher priorities make lower ones give way: with notice, and no more of them than it takes."""
+"""Higher priorities displace lower priorities: with notice, and no more of them than necessary."""
 
 import math
 import random
@@ -87,7 +87,7 @@ def test_a_hold_makes_nobody_give_way(fabric):
 
 
 def test_what_is_taken_back_leaves_no_trace(fabric):
-    """A dry run, or a group of which another member is refused."""
+    """A dry run, or a group with another member refused."""
     book = ReservationBook(fabric)
     book.add("a", request(60.0), 0.0)
     book.add("s", request(40.0, start_unix_s=500.0), 0.0)
@@ -144,8 +144,8 @@ def test_one_that_comes_up_is_still_said_to_give_way(fabric):
 
 @pytest.fixture
 def yielding(fabric):
-    """a is active until 500 s, and is to give way to b at 100 s; c is there until it is released,
-    and gives way to nobody.
+    """a is active until 500 s, and is displaced by b at 100 s; c has no end, and is displaced by no
+    reservation.
     """
     book = ReservationBook(fabric)
     book.add("a", request(60.0, duration_s=500.0), 0.0)

@@ -1,4 +1,4 @@
-"""Whatever happens to a book, its states follow the table and its sums are right."""
+"""For any use of a book, its states follow the table and its sums are right."""
 
 import math
 

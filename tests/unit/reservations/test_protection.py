@@ -63,7 +63,7 @@ def test_a_path_keeps_to_the_planes(book, constraints, allowed):
 
 
 def busy(book, *racks):
-    """Every port of the pair's direct circuits is taken, but for paths by way of other racks."""
+    """Every port of the pair's direct circuits is taken; only paths over other racks are left."""
     for number, (src, dst, plane) in enumerate(racks):
         request = ReservationRequest(
             src, dst, 100.0, constraints=Constraints(require_planes=(plane,), max_hops=1)
@@ -124,7 +124,7 @@ def test_the_second_path_shares_no_plane_and_holds_its_bandwidth(book):
 def test_a_busy_second_plane_is_told_and_nothing_is_held():
     narrow = small_fabric(racks=4, planes=2)
     book = ReservationBook(narrow)
-    # One plane of r1 is taken by r3.
+    # r3 uses one plane of r1.
     book.add("full", ReservationRequest("r1", "r3", 30.0), NOW)
     with pytest.raises(AdmissionError, match="no disjoint path beside"):
         book.add("a", ReservationRequest("r1", "r2", 80.0, protect=Protect.DISJOINT), NOW)

@@ -1,4 +1,4 @@
-"""A bandwidth as a range: admitted at the most that fits."""
+"""A bandwidth as a range: admitted with the highest rate that fits."""
 
 import random
 from dataclasses import replace
@@ -94,7 +94,7 @@ def test_minima_that_are_none(fabric, least):
 
 
 def test_on_another_path_it_may_have_less(fabric):
-    """r1 and r2 are joined on p1; on p2, the only other plane, 70 Mb/s are promised already."""
+    """r1 and r2 are joined on p1; 70 Mb/s are promised on p2, the only other plane."""
     book = ReservationBook(fabric)
     kept = book.add("range", request(80.0, 20.0), 0.0)
     book.add("fixed", request(10.0, None), 0.0)

@@ -1,4 +1,4 @@
-"""Reservations as they are written down: by names, and what becomes of them in another fabric."""
+"""Reservations as records: by names, and read with another fabric."""
 
 import json
 import random
@@ -74,7 +74,7 @@ def test_it_holds_no_position():
 
 
 def test_another_field_is_another_schema():
-    """Earlier releases refuse a record with a field that they don't know, and so do not start."""
+    """Earlier releases refuse a record with an unknown field, and so do not start."""
     fields = (
         "owner retry minimum_mbps priority service purpose id state src dst bandwidth_mbps "
         "duration_s src_rack dst_rack created_unix_s expires_unix_s starts_unix_s booked "
@@ -174,7 +174,7 @@ def test_what_has_lost_something_has_failed_if_it_was_booked(what, state):
     )
     for rack, name in ((read.src_rack, "r1"), (read.dst_rack, "r3")):
         assert rack == fabric.rack_by_name[name].id if name in fabric.rack_by_name else GONE
-    kept = "server" in what  # its path is where it was
+    kept = "server" in what  # its path is unchanged
     assert [read.path, read.booked] == ([RELAYED, RELAYED] if kept else [None, None])
     again = written(read, fabric)
     assert read_reservation(fabric, again) == read

@@ -1,4 +1,4 @@
-"""Shapes: admitted whole or refused with what would fit, and their state."""
+"""Shapes: admitted whole or refused with alternatives, and their state."""
 
 import re
 from dataclasses import replace
@@ -28,7 +28,7 @@ FOUR = ("r1", "r2", "r3", "r4")
 
 
 class Shaped:
-    """A book that admits shapes, as the controller does, at the time 0."""
+    """A book that admits shapes, like the controller, at the time 0."""
 
     def __init__(self, fabric):
         self.fabric, self.book, self.number = fabric, ReservationBook(fabric), 0

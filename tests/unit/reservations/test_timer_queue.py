@@ -1,4 +1,4 @@
-"""What a moment concerns, and nothing else."""
+"""Names due at a moment, and no other names."""
 
 from hypothesis import given
 from hypothesis import strategies as st

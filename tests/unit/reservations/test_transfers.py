@@ -181,7 +181,7 @@ def test_what_does_not_arrive_in_time_is_at_risk():
 
 @pytest.mark.parametrize("owner", [None, "tina"])
 def test_the_rate_of_a_tenant_does_not_rise(owner):
-    """The other path is free until 70, which is enough for a higher rate only."""
+    """The other path is free until 70, which is only enough for a higher rate."""
     book = ReservationBook(small_fabric(racks=3, planes=2))
     wish = replace(ask(250.0, 100.0, Profile.CHEAPEST, owner=owner), src="h11", dst="h21")
     made = book.add("t", wish, 0.0)

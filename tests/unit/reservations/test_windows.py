@@ -1,4 +1,4 @@
-"""Windows that a calendar keeps agree with new windows, whatever comes and goes."""
+"""Windows kept by a calendar equal new windows, for any changes."""
 
 import random
 from itertools import combinations

@@ -24,7 +24,7 @@ def service(fabric) -> FakeService:
 
 @pytest.fixture
 def network(service) -> FakeService:
-    """The same with two circuits, a path over both, and a reservation that has it."""
+    """The same with two circuits, a path over both, and a reservation on the path."""
     path = relay_path()
     service.network = NetworkState(
         3, Topology(frozenset(path.circuits), (path,)), {path: VlanId(7)}
@@ -38,7 +38,7 @@ def network(service) -> FakeService:
 
 @pytest.fixture
 def server(service) -> Iterator[RestServer]:
-    """A server of the test's own."""
+    """A separate server for a test."""
     running = RestServer(create_app(service), "127.0.0.1", 0)
     running.start()
     yield running
@@ -47,7 +47,7 @@ def server(service) -> Iterator[RestServer]:
 
 @pytest.fixture(scope="session")
 def shared_app(fabric) -> Iterator[tuple[FastAPI, RestServer]]:
-    """One server for all tests that only talk to it: starting one takes a moment."""
+    """A server shared by all tests that only send requests: starting a server takes a moment."""
     app = create_app(FakeService(fabric))
     running = RestServer(app, "127.0.0.1", 0)
     running.start()
@@ -57,7 +57,7 @@ def shared_app(fabric) -> Iterator[tuple[FastAPI, RestServer]]:
 
 @pytest.fixture
 def client(shared_app, service) -> Iterator[httpx.Client]:
-    """Talks to ``service``, over HTTP."""
+    """Sends requests to ``service``, over HTTP."""
     app, running = shared_app
     app.state.service = service
     with plain_http.client(base_url=running.url, timeout=PATIENCE_S) as client:
@@ -66,7 +66,7 @@ def client(shared_app, service) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory) -> tuple[str, str]:
-    """For 127.0.0.1: certificate and key."""
+    """Certificate and key for 127.0.0.1."""
     directory = tmp_path_factory.mktemp("tls")
     key, pem = directory / "key.pem", directory / "cert.pem"
     subprocess.run(
@@ -83,7 +83,7 @@ def certificate(tmp_path_factory) -> tuple[str, str]:
 
 @pytest.fixture
 def waits(service, monkeypatch) -> Callable[[str, Callable[[], None]], AbstractContextManager]:
-    """``waits(READ, act)``: call ``act`` once REST calls the service's ``READ`` again and again.
+    """``waits(READ, act)``: call ``act`` once REST calls the service's ``READ`` repeatedly.
 
     REST does so while a request waits for an outcome.
     """

@@ -1,4 +1,4 @@
-"""What tests of the dashboard ask of a page."""
+"""Questions of dashboard tests to a page."""
 
 import os
 from pathlib import Path
@@ -10,9 +10,9 @@ from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S
 
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
-"""A folder to leave screenshots in, for people to look at."""
+"""A folder for screenshots, for people to look at."""
 MOMENT = "14 Nov 2023, 22:13:20"
-"""When everything was, as the page has it."""
+"""The times of all fixtures, as in the page."""
 
 
 def shoot(page: Page, name: str) -> None:
@@ -21,7 +21,7 @@ def shoot(page: Page, name: str) -> None:
 
 
 def complaints(page):
-    """What axe-core finds on the page as it is: rules, and the elements that break them."""
+    """axe-core's findings on the present page: rules, and the elements that violate them."""
     found = Axe().run(page).response["violations"]
     return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
 

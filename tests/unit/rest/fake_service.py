@@ -1,6 +1,6 @@
-"""A controller without a network: keeps reservations and reconfigurations, in memory.
+"""A controller without a network: keeps reservations and reconfigurations in memory.
 
-For tests of the REST layer alone; what it answers beyond its books is set by the test.
+For tests of the REST layer only; the test sets all answers beyond these.
 """
 
 import threading
@@ -86,18 +86,20 @@ PAST = (
     (1, HappeningKind.QUARANTINE, "carrier lost at r1:hyt-r1-p1: r1:hyt-r1-p1 left out of plans"),
     (2, HappeningKind.RESERVATION, "reservation v7 (r1 to r2, 40 Mb/s) is failed: no other path"),
 )
-"""What happened: minutes, kinds, words."""
+"""Events of the history: minutes, kinds, words."""
 
 
 def relay_path() -> Path:
-    """r1 to r2 by way of r3: over p1 to r3 and over p2 from it."""
+    """r1 to r2 over r3: on p1 to r3, and on p2 from r3."""
     first = Circuit(PlaneId(0), PortId(0), PortId(4))
     second = Circuit(PlaneId(1), PortId(3), PortId(5))
     return Path(RackId(0), RackId(1), (first, second))
 
 
 def recorded(service) -> None:
-    """Samples of 120 s: r1 sends r3 on p1 ever more, with a gap; r1 to r2 80 Mb/s, r2 nothing."""
+    """Samples of 120 s: growing rates from r1 to r3 on p1, with a gap; r1 to r2 80 Mb/s, back
+    none.
+    """
     service.recorded = LoadLog(service.fabric, 10.0)
     topology = service.network.topology
     pairs_mbps = np.zeros((4, 4))
@@ -108,7 +110,7 @@ def recorded(service) -> None:
 
 
 def ring_state(*, backwards: bool = False) -> NetworkState:
-    """One-way circuits on p1 from r1 to r2, to r3, and to r1; or the other way round."""
+    """One-way circuits on p1 from r1 to r2, to r3, and to r1; or in the opposite direction."""
     racks = [(0, 1), (1, 2), (2, 0)]
     ends = [(dst, src) if backwards else (src, dst) for src, dst in racks]
     circuits = [OneWayCircuit(PlaneId(0), PortId(2 * src), PortId(2 * dst)) for src, dst in ends]
@@ -133,10 +135,10 @@ class FakeService:
             fabric=fabric, policy=self.for_agents, standing=lambda: (self.network, ())
         )
         self.divides = False
-        """True if what no circuit carries is admitted as a bundle."""
+        """True if a request beyond any circuit is admitted as a bundle."""
         self.unready: list[str] = []
         self.away: list[str] = []
-        """Parts that are missing, for everything that is planned, too."""
+        """Missing parts, reported for every plan, too."""
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
         self.week: Week | None = None
@@ -167,17 +169,17 @@ class FakeService:
             QuarantinedPort(Quarantined(PortId(3), "no light", CREATED_UNIX_S, None), False),
         ]
         self.trouble = {}
-        """Facts of :meth:`conditions`, beside quarantine and reservations."""
+        """Facts of :meth:`conditions`, in addition to quarantine and reservations."""
         self.watch = Watch()
         self.recorded: LoadLog | None = None
-        """Its samples are of 120 s."""
+        """The load, with samples of 120 s."""
         self.past = History()
         for minute, kind, text in PAST:
             self.past.add(CREATED_UNIX_S + 60 * minute, kind, text, [("r1", "r2")])
         self.fails_with: Exception | None = None
-        """Raised by whatever is asked next, and from then on."""
+        """Error raised by all requests from the next one on."""
         self.planned_in: str | None = None
-        """Name of the thread that planned last."""
+        """Name of the thread of the last planning."""
         self.plan_requests = []
         self.panel: PanelStore | None = None
         """The tasks of p1."""
@@ -234,7 +236,7 @@ class FakeService:
         reason: str = "",
         path: Path | None = None,
     ) -> None:
-        """``path`` is where it became active; None: where it is booked."""
+        """``path``: the active path; None: the booked path."""
         with self._lock:
             settled = self._book.transition(reservation_id, state, reason)
             path = path or settled.booked
@@ -254,7 +256,7 @@ class FakeService:
             self._reconfigurations[index] = replace(self._reconfigurations[index], **changes)
 
     def finish(self, reconfiguration_id: str) -> None:
-        """As partly failed, with a timeline."""
+        """A partly failed reconfiguration, with a timeline."""
         circuit, other = relay_path().circuits
         with self._lock:
             index = int(reconfiguration_id.removeprefix("c"))
@@ -669,4 +671,4 @@ class FakeService:
 
 
 class SurpriseError(HydraError):
-    """A kind of error that the API has no problem type for."""
+    """A kind of error without a problem type in the API."""

@@ -1,4 +1,4 @@
-"""Workers of a controller: one that serves, and one that is gone."""
+"""Workers of a controller: a serving worker, and a lost worker."""
 
 from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
 

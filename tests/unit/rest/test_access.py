@@ -114,7 +114,7 @@ def bearer(name):
 
 @pytest.fixture
 def ask(guarded):
-    """Ask as somebody: ask(name, method, path, …)."""
+    """Send a request as a caller: ask(name, method, path, …)."""
     with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
@@ -125,7 +125,7 @@ def ask(guarded):
 
 
 def test_the_matrix_covers_every_route(service, ask):
-    """Whatever is described, and whatever is served without being described."""
+    """All described routes, and all served routes without a description."""
     paths = ask("olaf", "GET", "/openapi.json").json()["paths"]
     described = {f"{method.upper()} {path}" for path, some in paths.items() for method in some}
     (installed,) = (one for one in create_app(service).user_middleware if one.cls is Guard)
@@ -142,7 +142,7 @@ def test_the_matrix_covers_every_route(service, ask):
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_role_by_endpoint(guarded, service, name):
-    """What the API thinks of the request otherwise does not matter here."""
+    """Other errors of the request do not matter here."""
     with plain_http.client(base_url=guarded.url, timeout=PATIENCE_S) as client:
         for route in sorted(ALLOWED["olaf"]):
             method, path = route.split(" ")
@@ -396,7 +396,7 @@ def test_the_audit_log_has_who_did_what_and_no_secret(ask, audit_file, caplog):
     ask("tina", "GET", "/v1/topology")
     ask(None, "POST", "/v1/plan", headers={"Authorization": f"Bearer {SECRET}"})
     ask("olaf", "DELETE", "/v1/reservations/v0")
-    # Written after the answer is on its way.
+    # Written after the answer was sent.
     wait_until(lambda: len(audit_file.read_text().splitlines()) >= 4)
     entries = [json.loads(line) for line in audit_file.read_text().splitlines()]
     assert [(e["caller"], e["method"], e["path"], e["status"]) for e in entries] == [
@@ -423,7 +423,7 @@ def test_what_went_wrong_inside_is_on_record_too(ask, audit_file, service, monke
 
 
 def test_an_audit_log_that_stands_still_holds_up_nobody(service, token_file, tmp_path, caplog):
-    """A pipe that nobody reads: a request or two wait a second, and all lines are there later."""
+    """A pipe without a reader: a request or two wait a second, and all lines arrive later."""
     pipe = tmp_path / "audit"
     os.mkfifo(pipe)
     app = create_app(service, TokenFile(token_file), None, AuditLog(str(pipe)))
@@ -436,7 +436,7 @@ def test_an_audit_log_that_stands_still_holds_up_nobody(service, token_file, tmp
                 assert client.delete(path, headers=bearer("olaf")).status_code == 404
             assert client.get("/healthz").status_code == 200
         assert "has taken no line for 1 s" in caplog.text
-        # Both ways: each line is written by an opening of its own, and none ends what is read.
+        # Both ways: each line opens the file anew, and no line ends the reader's file.
         with os.fdopen(os.open(pipe, os.O_RDWR)) as late:
             entries = [json.loads(late.readline()) for _ in range(20)]
     finally:
@@ -474,7 +474,7 @@ def test_tls(fabric, certificate):
 def test_the_command_line_tells_a_certificate_from_nobody(
     fabric, certificate, tmp_path, monkeypatch
 ):
-    """One answers: starting another controller would not help."""
+    """A controller answers: starting another controller would not help."""
 
     def asked(url):
         with ControllerClient(url) as client:

@@ -1,4 +1,4 @@
-"""Agents over HTTP: who may report for whom, and what becomes of garbage."""
+"""Agents over HTTP: permitted reports, and malformed reports."""
 
 import json
 import secrets
@@ -54,7 +54,7 @@ def server(service, tmp_path, tokens, audit_file):
 
 @pytest.fixture
 def ask(server, tokens):
-    """Ask as somebody: ask(name, method, path, …)."""
+    """Send a request as a caller: ask(name, method, path, …)."""
     with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
 
         def send(name, method, path, **kwargs):
@@ -172,7 +172,7 @@ def test_reports_do_not_fill_the_audit_log(ask, audit_file):
 
 
 def join(service):
-    """Join r1 and r2 by circuits, as the controller does."""
+    """Join r1 and r2 by circuits, like the controller."""
     path = relay_path()
     service.network = NetworkState(
         1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)}

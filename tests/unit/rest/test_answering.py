@@ -1,4 +1,4 @@
-"""Answers are written out in the thread that their route runs in, not in the event loop."""
+"""Answers are serialised in the thread of their route, not in the event loop."""
 
 import threading
 

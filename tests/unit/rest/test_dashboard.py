@@ -1,4 +1,4 @@
-"""What the dashboard shows, in a real browser, in front of a running REST server."""
+"""The dashboard's content, in a real browser, with a running REST server."""
 
 import re
 import time
@@ -164,7 +164,7 @@ NO_LOOKS = """
 const later = window.setTimeout;
 window.setTimeout = (what, ms) => (ms < 1500 ? later(what, ms) : 0);
 """
-"""The page looks only where an event says so, never because a pause is over."""
+"""The page reads only after an event, never because a pause is over."""
 
 
 def test_an_event_shows_at_once(server, network, page):

@@ -1,4 +1,4 @@
-"""Who signs in to the dashboard, and what it shows and lets do to each, in a real browser."""
+"""Sign-in to the dashboard, and the content and actions for each role, in a real browser."""
 
 import re
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.takes(10)
 
 @pytest.fixture
 def guarded(service, tmp_path):
-    """A server that asks for tokens, and tokens by their name."""
+    """A server that needs tokens, and tokens by name."""
     roles = {"vera": Role.VIEWER, "tina": Role.TENANT, "olaf": Role.OPERATOR, "h11": Role.AGENT}
     made = {
         name: make_token(name, role, "of-no-controller", 1.0, Quota(5, 120.0))
@@ -34,7 +34,7 @@ def guarded(service, tmp_path):
 
 
 def sign_in(page: Page, url: str, token: str) -> None:
-    """The browser reports refusals itself: 401 before there is a token."""
+    """The browser itself reports refusals: 401 before there is a token."""
     page.excused += ["401", "ERR_"]
     page.goto(url)
     page.get_by_label("Token").fill(token)
@@ -111,7 +111,7 @@ def test_a_page_without_a_token_waits_for_one(guarded, network, page, tmp_path):
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(5000)  # timed: nothing more may be asked
+    page.wait_for_timeout(5000)  # timed: no further request is allowed
     assert len(asked) <= 1, "a request that is refused is a line in the audit log"
     for _ in range(2):
         page.keyboard.press("Escape")
@@ -140,7 +140,9 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     server, tokens = guarded
     sign_in(page, server.url, tokens["tina"])
     expect(page.locator("#who")).to_have_text("tina, tenant")
-    expect(page.locator("#reservations tbody")).to_have_text("No reservations.")  # v0 is another's
+    expect(page.locator("#reservations tbody")).to_have_text(
+        "No reservations."
+    )  # v0 belongs to another tenant
     expect(page.locator("#quota")).to_have_text(
         "You have 0 of 5 reservations and at most 0 of 120 Mb/s at a time."
     )

@@ -1,4 +1,4 @@
-"""The dashboard by keyboard, on all widths and in both schemes, and the files of the page."""
+"""The dashboard by keyboard, for all widths and both colour schemes, and the files of the page."""
 
 import json
 import re

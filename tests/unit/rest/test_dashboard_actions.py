@@ -1,4 +1,4 @@
-"""What operators do on the dashboard: plans, quarantine and policy, in a real browser."""
+"""Operators' actions on the dashboard: plans, quarantine and policy, in a real browser."""
 
 import re
 

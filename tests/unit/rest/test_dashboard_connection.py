@@ -1,4 +1,4 @@
-"""The dashboard of a controller that is away, late or standing by, in a real browser."""
+"""The dashboard of an absent, late or standby controller, in a real browser."""
 
 import re
 import time
@@ -78,12 +78,12 @@ def test_a_controller_that_comes_back_with_fewer_racks_is_shown(server, network,
     page.route("**/v1/demand", lambda route: route.fulfill(json=demand))
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things wrong")
     expect(page.locator("#summary")).to_contain_text("epoch 9 · 3 racks")
-    page.wait_for_timeout(1000)  # timed: nothing may follow
+    page.wait_for_timeout(1000)  # timed: no further request is allowed
     expect(page.locator("#error")).to_be_hidden()
 
 
 def hang(page):
-    """The controller answers a request of the page no more, until ``unroute`` lets it through."""
+    """The controller answers no request of the page until ``unroute`` lets requests through."""
     page.route("**/v1/topology", lambda _: None)
     with page.expect_request("**/v1/topology"):
         page.clock.fast_forward(3000)
@@ -124,7 +124,7 @@ window.fetch = async (path, ...more) => {
   return answer;
 };
 """
-"""The first reading takes a minute longer than it does."""
+"""The first reading takes a minute longer than in reality."""
 
 
 def test_a_controller_that_answered_late_is_looked_at_again_soon(server, network, page):
@@ -139,7 +139,9 @@ def test_a_stream_that_is_silent_is_not_live(server, network, page):
     page.clock.install()
     page.goto(server.url)
     expect(page.locator("#connection")).to_have_text("● live")
-    page.route("**/events*", lambda route: route.abort())  # else it may be live again at once
+    page.route(
+        "**/events*", lambda route: route.abort()
+    )  # otherwise the page may be live again at once
     page.clock.fast_forward(46_000)
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
 
@@ -157,14 +159,14 @@ def test_tabs_share_one_stream(server, network, page):
     last = tabs[-1]
     last.get_by_role("button", name="Plan…").click()
     last.get_by_role("button", name="Carry out plan").click()
-    with tabs[1].expect_request("**/v1/reconfigurations/c0"):  # that is read when it is told of
+    with tabs[1].expect_request("**/v1/reconfigurations/c0"):  # read after its event
         network.finish("c0")
     with context.expect_event("request", lambda one: "/events" in one.url):
         page.close()
     told = []
     last.on("request", lambda one: told.append(one) if one.url.endswith("/c0") else None)
     deadline = time.monotonic() + PATIENCE_S
-    while not told and time.monotonic() < deadline:  # until what the next tab hears is passed on
+    while not told and time.monotonic() < deadline:  # until the next tab's events are forwarded
         network.finish("c0")
         last.wait_for_timeout(100)
     assert told

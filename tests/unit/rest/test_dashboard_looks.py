@@ -1,4 +1,4 @@
-"""What the parts of the dashboard look like and how they are handled, in a real browser."""
+"""Appearance and handling of the dashboard's parts, in a real browser."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""docs/api.md and docs/lifecycle.md say what the code does."""
+"""docs/api.md and docs/lifecycle.md agree with the code."""
 
 import json
 import re
@@ -17,7 +17,7 @@ API = (DOCS / "api.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Cells of the first table after ``heading``, without its head."""
+    """Cells of the first table after ``heading``, without the table's heading."""
     section = API.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
@@ -78,7 +78,7 @@ def in_answers(answers, command: str) -> str:
 
 
 def run_curl(client, command: str):
-    """Send what this curl command would."""
+    """Send the request of this curl command."""
     words = shlex.split(command)
     assert words[0] == "curl"
     options = dict(pairwise(words))

@@ -1,4 +1,4 @@
-"""Server-sent events: what is told, resuming, and slow readers."""
+"""Server-sent events: contents, resuming, and slow readers."""
 
 import http.client
 import json
@@ -24,7 +24,7 @@ from .fake_service import relay_path
 
 
 class Follower:
-    """Reads events in a thread of its own."""
+    """Reads events in a separate thread."""
 
     def __init__(self, client, **kwargs):
         self.events = []
@@ -41,7 +41,7 @@ class Follower:
             assert source.response.headers["content-type"].startswith("text/event-stream")
             self.open.set()
             for event in source.iter_sse():
-                if event.data:  # httpx-sse gives comments and ids, too
+                if event.data:  # httpx-sse also reports comments and ids
                     self.events.append(event)
 
     def join(self):
@@ -55,7 +55,7 @@ class Follower:
 
 @pytest.fixture
 def follow(server):
-    """Followers of a server of the test's own, which ends them."""
+    """Followers of a test's server, which ends with the followers."""
 
     @contextmanager
     def connected(**kwargs):
@@ -74,7 +74,7 @@ def reserve(service):
 
 
 def act(service, count=1):
-    """Reservations in a new state, one event each."""
+    """Reservations in a new state, an event for each."""
     for _ in range(count):
         service.settle(reserve(service).id, State.FAILED, "no light")
 
@@ -136,7 +136,7 @@ def test_events_of_a_bundle_are_those_of_its_parts(service, follow):
 
 
 def test_events_of_a_reservation_that_there_is_not_are_refused(service, server):
-    """They would never come."""
+    """Such events would never come."""
     known = reserve(service).id
     with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE_S) as http:
         refused = http.get("/v1/events", params={"reservation": [known, "nonesuch"]})
@@ -175,7 +175,7 @@ def test_an_id_of_another_run_begins_with_a_gap(service, follow, stale):
 
 
 def test_where_nothing_is_left_of_what_was_told_that_is_counted_once(service, follow):
-    """As after a release that wrote events which this one can't read."""
+    """As after a release whose events this release can't read."""
     service.events.resume("run", [], 50)
     with follow(headers={"Last-Event-ID": "run-40"}) as follower:
         (gap,) = follower.first(1)
@@ -263,7 +263,7 @@ def published(log, *reasons):
 
 
 def test_events_that_waited_too_long_to_be_written_are_a_gap_for_readers():
-    """Their store was full: what the log could not keep has numbers that nobody has."""
+    """The store was full: the numbers of dropped events stay unused."""
     log = EventLog("run", capacity=3, stored=True)
     published(log, "a")
     with log.writing():

@@ -1,4 +1,4 @@
-"""Bodies sent to bring the server down: each is refused at little cost, and told briefly."""
+"""Bodies meant to bring the server down: each is refused at little cost, with a short message."""
 
 import json
 import socket
@@ -119,7 +119,7 @@ def test_an_endless_body_ends_with_its_answer(server):
 
 
 def test_others_are_answered_while_a_large_body_is_read(server):
-    """Reading it takes a second or so of a processor; a probe is not to wait for that."""
+    """Reading the body takes about a second of processor time; a probe must not wait for that."""
     entry = {"src": "r1", "dst": "r2", "bandwidth_mbps": 1}
     body = json.dumps({"entries": [entry] * 9_999 + [1]})
     stop = threading.Event()
@@ -134,7 +134,7 @@ def test_others_are_answered_while_a_large_body_is_read(server):
         sender.start()
     try:
         with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
-            end_s = time.monotonic() + 2  # timed: it is asked for so long
+            end_s = time.monotonic() + 2  # timed: duration of the requests
             while time.monotonic() < end_s:
                 assert client.get("/readyz").status_code == 200
     finally:

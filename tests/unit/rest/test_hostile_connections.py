@@ -1,4 +1,4 @@
-"""Connections to REST that bring nothing: they end in time, and leave room for others."""
+"""Connections to REST without requests: they end in time, and leave room for others."""
 
 import contextlib
 import logging
@@ -52,7 +52,7 @@ def answers(server) -> bool:
 
 
 def ends(connection) -> None:
-    """Waits until the other side closes; raises TimeoutError if it does not."""
+    """Waits until the other side closes; raises TimeoutError otherwise."""
     with contextlib.suppress(ConnectionResetError):
         while connection.recv(65536):
             pass
@@ -153,7 +153,7 @@ def test_the_server_outlives_its_descriptors(start, caplog):
         try:
             waiting = socket.socket(fileno=held.pop().detach())  # its number is within the limit
             silent.enter_context(waiting)
-            time.sleep(2.5)  # timed: it tries again meanwhile
+            time.sleep(2.5)  # timed: the client retries meanwhile
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     wait_until(lambda: answers(server))

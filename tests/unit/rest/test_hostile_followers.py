@@ -1,4 +1,4 @@
-"""Followers of events: who may no longer, who takes too many seats, and who leaves in a hurry."""
+"""Followers of events: revoked tokens, too many seats, and sudden disconnects."""
 
 import logging
 import socket
@@ -20,7 +20,7 @@ from .test_events import Follower, act
 
 @pytest.fixture
 def tokens(tmp_path):
-    """Writes the token file: a role by each name."""
+    """Writes the token file: a role for each name."""
 
     def write(**roles: Role) -> dict[str, str]:
         made = {name: make_token(name, role, name * 9, 0.0) for name, role in roles.items()}
@@ -84,7 +84,7 @@ def test_one_caller_does_not_take_all_seats(guarded, tokens, monkeypatch):
 
 @pytest.fixture
 def narrow(service, monkeypatch):
-    """A server for whose connections the kernel takes little."""
+    """A server whose kernel buffers little for its connections."""
     listen = rest_server._listen
 
     def narrowly(*arguments):

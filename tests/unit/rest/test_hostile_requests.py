@@ -16,7 +16,7 @@ NAMES = {Role.VIEWER: "vera", Role.TENANT: "tina", Role.AGENT: "h11"}
 
 @pytest.fixture
 def made(service, tmp_path):
-    """A server and tokens for it."""
+    """A server with tokens."""
     tokens = {role: make_token(name, role, f"secret-{name}", 1.0) for role, name in NAMES.items()}
     write_tokens(tmp_path / "tokens.json", [stored for _, stored in tokens.values()])
     server = RestServer(create_app(service, TokenFile(tmp_path / "tokens.json")), "127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""/metrics: what a scrape shows, read by the client library's own parser and by promtool."""
+"""/metrics: the content of a scrape, read by the client library's parser and by promtool."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ ENDED = Reconfiguration(
 
 @pytest.fixture
 def metrics():
-    """After a little of everything."""
+    """Metrics after a few actions of each kind."""
     metrics = Metrics()
     metrics.count_connections(lambda: 8)
     metrics.reconfigured(ENDED)
@@ -191,7 +191,7 @@ def test_openmetrics_is_spoken_to_those_who_ask(url):
 
 
 def test_promtool_has_nothing_to_say(url):
-    """Syntax, names and units, as Prometheus' own linter sees them."""
+    """Syntax, names and units, checked by Prometheus' own linter."""
     text = plain_http.get(url).content
     done = subprocess.run(
         [PROMTOOL, "check", "metrics"],

@@ -1,4 +1,4 @@
-"""The description says what the server does."""
+"""The API description agrees with the server."""
 
 import json
 import re
@@ -131,8 +131,8 @@ def test_requests_refuse_unknown_fields(description):
 
 
 def test_numbers_carry_their_unit(description):
-    """Or count something, or name one: an HTTP status, a VLAN-ID, a port of a panel, a task, a day;
-    or are parts of a whole.
+    """Or fields that are counts or numbers (an HTTP status, a VLAN-ID, a port of a panel, a task, a
+    day), or parts of a whole.
     """
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
     plain |= {"retagged_ports", "ports_retagged", "courses", "ingress", "egress", "port", "id"}
@@ -174,7 +174,7 @@ def test_numbers_carry_their_unit(description):
 
 
 def schemas_in(node):
-    """Every object in ``node`` that says of which type it is."""
+    """Every object in ``node`` with a type."""
     if isinstance(node, dict):
         if isinstance(node.get("type"), str):
             yield node
@@ -186,12 +186,12 @@ def schemas_in(node):
 
 
 def test_it_is_valid(description):
-    """By another implementation of the specification."""
+    """Checked by another implementation of the specification."""
     validate(description)
 
 
 def test_numbers_are_wide_enough_for_unix_seconds_and_counters(description):
-    """A generator takes float32 and int32 where a number has no format."""
+    """A generator uses float32 and int32 for a number without a format."""
     kinds = {"number": "double", "integer": "int64"}
     numbers = [one for one in schemas_in(description) if one["type"] in kinds]
     assert len(numbers) > 100
@@ -199,14 +199,14 @@ def test_numbers_are_wide_enough_for_unix_seconds_and_counters(description):
 
 
 def test_no_default_is_a_list_or_an_object(description):
-    """openapi-generator writes such a default into Go as it is: the client does not compile."""
+    """openapi-generator copies such a default into Go unchanged: the client does not compile."""
     defaults = [one["default"] for one in schemas_in(description) if "default" in one]
     assert defaults
     assert [one for one in defaults if isinstance(one, list | dict)] == []
 
 
 def test_what_is_required_is_described(description):
-    """Also a field that is called like a word of the schema's language, as ``default``."""
+    """Also a field with the name of a keyword of the schema language, such as ``default``."""
     schemas = description["components"]["schemas"]
     assert "default" in schemas["PolicyValue"]["properties"]
     for name, schema in schemas.items():
@@ -230,7 +230,7 @@ def test_operations_go_by_the_names_of_what_they_do(description):
 
 
 def test_an_operation_answers_with_one_kind_of_document(description):
-    """A generated client takes what the lowest status has for what all have."""
+    """A generated client uses the lowest status' document for all statuses."""
     for path, method, operation in operations(description):
         answers = [
             content["schema"]
@@ -255,7 +255,7 @@ def test_streams_name_the_documents_in_their_events(description):
 
 
 def test_whoever_reads_it_learns_where_and_how_to_ask(description):
-    """What Spectral's default rules want to know, whether or not tokens are asked for."""
+    """Requirements of Spectral's default rules, with and without tokens."""
     assert description["servers"][0]["url"] == "/"
     assert description["info"].keys() >= {"title", "version", "description", "contact", "license"}
     assert description["components"]["securitySchemes"]["token"]["scheme"] == "bearer"

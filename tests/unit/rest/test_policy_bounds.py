@@ -1,4 +1,4 @@
-"""Every key of the policy takes the same values from the file and over REST: the declared ones."""
+"""Every key of the policy accepts the same values in the file and over REST: the declared ones."""
 
 import json
 import math
@@ -25,8 +25,8 @@ FOREIGN = sorted(
     }
     | {"auto"}
 )
-"""A word of each enumeration, for time: the longest. Keys of other types refuse the word; a text
-takes it, if the text may be that long.
+"""A single word of each enumeration, to save time: the longest. Keys of other types refuse the
+word; a text key accepts it, if not too long.
 """
 NUMBERS = (-1, -0.001, 0, 0.001, 0.5, 1, 1.001, 3, 3.0)
 ODD = (-math.inf, math.inf, math.nan, None, True, "", "3", "no-such", [], {}, [1], {"no_such": 1})
@@ -57,7 +57,7 @@ def keeps(limit, value):
 
 
 def words_of(key):
-    """Words of an enumeration, or words that may stand in place of a number."""
+    """Words of an enumeration, or words in place of a number."""
     if isinstance(key.default, Enum):
         return [word.value for word in type(key.default)]
     return [
@@ -69,7 +69,7 @@ def words_of(key):
 
 
 def is_declared(key, value):
-    """Whether the key's type and limits hold this value."""
+    """True if the key's type and limits permit this value."""
     if value is None:
         return key.null is not None
     if isinstance(key.default, Enum):

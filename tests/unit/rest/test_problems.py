@@ -1,4 +1,4 @@
-"""Every error is a problem document (RFC 9457) that says what to do, and changes nothing."""
+"""Every error is a problem document (RFC 9457) with a remedy, and changes nothing."""
 
 import json
 import logging
@@ -145,7 +145,7 @@ CASES = [
         pointers=("/entries/0/minimum",),
         detail="did you mean 'minimum_mbps'?",
     ),
-    # names and numbers that don't go together
+    # names and numbers that contradict each other
     reservation(422, "invalid-request", "/dst", src="h11", dst="h12", detail="rack r1"),
     reservation(422, "invalid-request", "/start_unix_s", start_unix_s=5, detail="has passed"),
     reservation(
@@ -250,9 +250,11 @@ def test_a_defect_is_logged_and_not_shown(client, service, caplog, method, path,
     service.fails_with = raised
     with caplog.at_level(logging.ERROR):
         answer = client.request(method, path, json={} if method == "POST" else None)
-        wait_until(lambda: "secret" in caplog.text)  # logged after the answer is on its way
+        wait_until(lambda: "secret" in caplog.text)  # logged after the answer was sent
     check_problem(answer, 500, "internal")
-    assert answer.headers["connection"] == "close"  # as the server does, whatever comes next on it
+    assert (
+        answer.headers["connection"] == "close"
+    )  # as the server does, for any next request on the connection
     assert "secret" not in answer.text
     assert "Traceback" not in answer.text
     service.fails_with = None
@@ -338,7 +340,7 @@ def test_every_problem_type_can_be_looked_up(client):
 
 
 def test_every_problem_type_is_met_in_these_tests():
-    """A type that nothing can cause has no place in the catalogue."""
+    """A type without a cause has no place in the catalogue."""
     tested = {case.slug for case in CASES} | {
         "lifecycle-conflict",
         "quota-exceeded",

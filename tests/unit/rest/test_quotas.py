@@ -1,4 +1,4 @@
-"""What a tenant may have at a time, over HTTP and in the book."""
+"""A tenant's limits, over HTTP and in the book."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""So many requests per second of each caller, and nothing kept of those who went away."""
+"""Limits of requests per second for each caller, without memory of absent callers."""
 
 from __future__ import annotations
 

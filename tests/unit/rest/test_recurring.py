@@ -1,4 +1,4 @@
-"""Groups at recurring times: all of them or none."""
+"""Groups at recurring times: all or none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Two releases that share one store: who stands by, and what a standby passes on."""
+"""Two releases that share a store: standbys, and forwarded requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROBLEM = b'{"type": "/problems/novelty", "status": 422}'
 
 
 class Later(BaseHTTPRequestHandler):
-    """A leader of a release that knows more routes, methods, fields and problems than this one."""
+    """A leader of a release with more routes, methods, fields and problems than this release."""
 
     protocol_version = "HTTP/1.1"
 
@@ -107,7 +107,7 @@ def test_fields_and_refusals_that_a_standby_does_not_know_are_the_leader_s(stand
 
 
 def written_by_another(settings, written):
-    """The format's number, and a write, as one transaction of a release that writes otherwise."""
+    """The format's number, and a write, as one transaction of a release with another format."""
     journal = f"{settings.prefix}journal/"
     with closing(Etcd(settings)) as etcd:
         etcd.transaction([], [put(f"{journal}format", written), put(f"{journal}owner", "x 1")])
@@ -120,7 +120,7 @@ def settings(etcd):
 
 @pytest.fixture
 def begin(fabric, settings, monkeypatch):
-    """Begin to stand by; (the view of the store, what was called for it)."""
+    """Begin as a standby; returns (the view of the store, the calls for the view)."""
     monkeypatch.setattr(standby_service, "_EVERY_S", 0.01)
     with ExitStack() as stack:
 

@@ -1,4 +1,4 @@
-"""A controller that stands by, and one that leads, as clients see them."""
+"""A standby and a leader, as seen by clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = "this controller stands by, and machine-a leads: ask at http://10.0.0.1:
 
 
 class Term:
-    """Of a controller that stands by until it is told to lead."""
+    """Replica of a standby, until the test makes it the leader."""
 
     is_shared = True
     generation = None

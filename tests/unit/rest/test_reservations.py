@@ -113,7 +113,9 @@ def test_a_purpose_is_one_line_of_text(client, purpose):
 
 
 def test_the_path_runs_from_src_to_dst(client, service):
-    """The model keeps paths from the lower rack number; the client asked from h22 to h11."""
+    """The model stores paths from the lower rack number; the client's request was from h22 to
+    h11.
+    """
     client.post("/v1/reservations", json={"src": "h22", "dst": "h11", "bandwidth_mbps": 0.5})
     service.settle("v0", State.ACTIVE, path=relay_path())
     reservation = client.get("/v1/reservations/v0").json()
@@ -192,7 +194,7 @@ def test_nothing_is_waited_for_once_the_client_has_gone(service, monkeypatch):
 
 
 def test_waiting_clients_do_not_hold_up_others(client, service, monkeypatch):
-    """More of them than the thread pool has threads."""
+    """More requests than threads in the pool."""
     monkeypatch.setattr(reply, "LONGEST_WAIT_S", 120)
     body = {**BODY, "bandwidth_mbps": 1}
     with ThreadPoolExecutor(60) as pool:
@@ -492,7 +494,7 @@ def test_the_list_can_be_filtered_by_rack_and_group(client):
 def test_a_change_that_waits_for_the_controller_keeps_nobody_else_waiting(
     client, service, monkeypatch, method
 ):
-    """As while it writes to a slow disk: what it looks up first waits, too."""
+    """As during a write to a slow disk: the first lookup waits, too."""
     made = client.post("/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 40})
     path, asked, answers = f"/v1/reservations/{made.json()['id']}", Event(), Event()
     look_up = service.reservation
@@ -569,7 +571,7 @@ def test_what_no_circuit_carries_is_one_answer_with_its_parts(client, service):
 
 
 def test_a_part_whose_path_the_configuration_has_no_more_is_shown_without(fabric):
-    """As it is read after a start without one of its ports: it has failed."""
+    """A reservation read after a start without one of its ports: failed."""
     book = ReservationBook(fabric)
     way = next(divisions(fabric, ReservationRequest("r1", "r2", 150.0), 16))
     for number, part in enumerate(way):

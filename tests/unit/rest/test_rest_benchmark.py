@@ -1,4 +1,4 @@
-"""The service that ``python -m benchmarks.rest`` puts behind the API."""
+"""The service behind the API in ``python -m benchmarks.rest``."""
 
 import time
 

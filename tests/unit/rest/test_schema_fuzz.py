@@ -1,4 +1,4 @@
-"""schemathesis on the running server: whatever it sends, the answers are those described."""
+"""schemathesis on the running server: for any request, the answer is a described one."""
 
 import re
 import subprocess
@@ -15,13 +15,13 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 
 def test_schemathesis_finds_nothing(server, tmp_path, monkeypatch):
     """Examples, edge cases of every parameter, random data, and sequences of requests."""
-    # Nothing happens here that `?wait=` could wait for.
+    # No outcome here takes time that `?wait=` could wait for.
     monkeypatch.setattr("apps.rest.reply.LONGEST_WAIT_S", 0)
     result = subprocess.run(
         [
             *(SCHEMATHESIS, "--config-file", CONFIG, "run", f"{server.url}/openapi.json"),
             *("--max-examples", "5", "--generation-deterministic", "--no-color"),
-            *("--exclude-path", "/v1/events"),  # it does not end, nor does the next one
+            *("--exclude-path", "/v1/events"),  # an endless stream, as is the next one
             *("--exclude-path", "/v1/agents/{server_name}/circuits"),
         ],
         capture_output=True,

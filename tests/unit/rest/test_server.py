@@ -115,7 +115,7 @@ def test_stopping_does_not_wait_for_those_who_wait(service, monkeypatch):
 
 
 def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkeypatch):
-    """A leader that ends answers what it was asked, and tells those that ask now to ask again."""
+    """An ending leader answers accepted requests, and asks new callers to repeat their requests."""
     begun, go_on = threading.Event(), threading.Event()
     read = service.reservations
 
@@ -127,7 +127,7 @@ def test_draining_waits_for_what_is_under_way_and_lets_others_in(service, monkey
     monkeypatch.setattr(service, "reservations", slow)
     monkeypatch.setattr(rest_server, "_GRACE_S", PATIENCE_S)
     server = RestServer(create_app(service), "127.0.0.1", 0)
-    server.drain()  # it does not run: nothing is under way
+    server.drain()  # not started: nothing is under way
     server.start()
     with ThreadPoolExecutor(2) as pool:
         asked = pool.submit(get, server, "/v1/reservations")

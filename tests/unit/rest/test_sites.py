@@ -1,4 +1,4 @@
-"""Requests that a browser sends for a page that is not ours: by header, and by a real browser."""
+"""Requests that a browser sends for a foreign page: by header, and by a real browser."""
 
 import http.server
 import socket
@@ -53,7 +53,7 @@ def test_who_may_change_something(client, service, headers, status):
 
 def test_reading_asks_for_our_name_alone(client):
     page = {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
-    assert client.get(PATH, headers=page).status_code == 200  # the browser keeps the answer
+    assert client.get(PATH, headers=page).status_code == 200  # the browser caches the answer
     assert client.get(PATH, headers={"Host": "evil.example"}).status_code == 403
 
 
@@ -96,7 +96,7 @@ def test_a_token_makes_no_page_ours(fabric, service, tmp_path):
 
 @pytest.fixture
 def evil_page(browser):
-    """A browser whose evil.test leads to this machine, as a rebound name does."""
+    """A browser that resolves evil.test to this machine, as in DNS rebinding."""
     rebound = browser.browser_type.launch(
         executable_path=CHROMIUM,
         args=["--no-sandbox", "--host-resolver-rules=MAP evil.test 127.0.0.1"],

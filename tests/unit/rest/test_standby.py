@@ -1,4 +1,4 @@
-"""A standby answers from the store, and carries the rest to the controller that leads."""
+"""A standby answers reads from the store, and forwards other requests to the leader."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Copy:
 
 
 class Copies:
-    """Of a store that answers until it is told not to."""
+    """View of a store that answers until the test stops it."""
 
     last = None
     answers = True

@@ -1,4 +1,4 @@
-"""/docs works where there is no Internet."""
+"""/docs works without the Internet."""
 
 import re
 from html.parser import HTMLParser
@@ -11,7 +11,7 @@ from hydra.access import Role, make_token
 
 
 class References(HTMLParser):
-    """What a page loads."""
+    """Files loaded by a page."""
 
     def __init__(self):
         super().__init__()

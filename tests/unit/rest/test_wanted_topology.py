@@ -1,4 +1,4 @@
-"""Circuits and paths by name: what a request may say, and one clear error for each mistake."""
+"""Circuits and paths by name: valid requests, and a clear error for each mistake."""
 
 import pytest
 

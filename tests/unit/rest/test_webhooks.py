@@ -1,4 +1,4 @@
-"""Webhooks against receivers that are real HTTP servers."""
+"""Webhooks with receivers that are real HTTP servers."""
 
 import asyncio
 import base64
@@ -37,14 +37,14 @@ HERE = WebhookNetworks(["127.0.0.0/8"])
 
 
 class Receiver:
-    """An HTTP server that answers as it is told, and remembers what it accepted and refused."""
+    """An HTTP server with scripted answers, which records accepted and refused events."""
 
     def __init__(self):
         self.answers = []
         """Statuses of the next answers; then 204."""
         self.accepted, self.refused = [], []
         self.held = threading.Event()
-        """While cleared, nothing is answered."""
+        """While cleared, no request is answered."""
         self.held.set()
         receiver = self
 
@@ -374,7 +374,7 @@ def test_where_webhooks_may_lead(address, allowed):
 def test_a_name_that_leads_inside_is_refused_at_the_connection(
     service, journal, receiver, monkeypatch, name
 ):
-    """Also one that was public when the webhook was made."""
+    """Also an address that was public when the webhook was made."""
     resolve = socket.getaddrinfo
 
     def resolved(host, *arguments, **more):
@@ -396,7 +396,7 @@ def test_a_name_that_leads_inside_is_refused_at_the_connection(
 def test_the_second_address_of_a_name_is_tried_when_the_first_is_silent(
     service, receiver, monkeypatch
 ):
-    """Its connection takes all the time that it is given."""
+    """Its connection takes its full time limit."""
     resolve, connect_tcp = socket.getaddrinfo, httpcore.AnyIOBackend.connect_tcp
     given_s = []
 
@@ -446,7 +446,7 @@ def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
 
 
 def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, receiver):
-    """What is in the store and was not told yet comes with its own id; nothing is missed."""
+    """Stored events that were not posted yet are posted with their ids; no event is missed."""
     first = EventLog("run", stored=True)
     hooks = Webhooks(service.fabric, first, journal, HERE)
     hooks.start()
@@ -479,7 +479,7 @@ def test_whoever_leads_next_goes_on_where_the_last_one_was(service, journal, rec
 def test_where_nothing_is_left_of_what_was_told_there_is_a_gap_and_it_goes_on(
     service, journal, receiver
 ):
-    """As after a release that wrote events which this one can't read."""
+    """As after a release whose events this release can't read."""
     webhook = Webhook("w", receiver.url, make_secret(b"x" * 32), frozenset(), None, 1.0)
     place = {"id": "w", "run": "run", "number": 40}
     journal.write(

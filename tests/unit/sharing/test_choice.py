@@ -1,4 +1,4 @@
-"""A standing topology or slots: which is chosen, and the sentence that says why."""
+"""A standing topology or slots: the choice, and the sentence with the reason."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ SLOTTED = SharingChoice(Sharing.SLOTTED, "")
 
 
 def weigh(now_mbps, then_mbps, delivered_mbps, before=UNWEIGHED, *, pays=True, cost_mbit=0.0):
-    """The choice of 100 Mb/s wanted."""
+    """The choice for a demand of 100 Mb/s."""
     gain_mbps = then_mbps - now_mbps
     verdict = Verdict(pays, "", gain_mbps, gain_mbps * 10.0, cost_mbit)
     report = SimpleNamespace(verdict=verdict, served_mbps=then_mbps, demand_mbps=100.0)

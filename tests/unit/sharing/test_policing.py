@@ -1,4 +1,4 @@
-"""What reservations hold, and where a vswitch sends what because of it."""
+"""Holdings of reservations, and the resulting forwarding of a vswitch."""
 
 import pytest
 
@@ -141,7 +141,7 @@ def test_two_reservations_of_a_pair_meet():
 
 
 def relayed():
-    """r1-r3 by way of r2, beside r1-r2 and r2-r3."""
+    """r1-r3 over r2, beside r1-r2 and r2-r3."""
     first, second = circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 1, 2, plane=1)
     paths = (path_of(FABRIC, 0, 1), path_of(FABRIC, 1, 2, second))
     return first, second, (*paths, path_of(FABRIC, 0, 2, first, second))
@@ -159,9 +159,7 @@ def test_those_that_pass_through_are_held_too():
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_best_effort_counts_on_each_of_its_paths_and_takes_none_if_one_has_no_room(swapped):
-    """r1-r3 twice by way of r2: r1-r2 has a reservation on one path's circuit, r2-r3 on the
-    other's.
-    """
+    """r1-r3 twice over r2: r1-r2 has a reservation on one path's circuit, r2-r3 on the other's."""
     fabric = small_fabric(racks=3, planes=4, servers=2)
     near = [circuit_between(fabric, 0, 1, plane) for plane in (0, 2)]
     far = [circuit_between(fabric, 1, 2, plane) for plane in (1, 3)]
@@ -213,9 +211,9 @@ def test_best_effort_reservations_hold_nothing_and_are_counted():
 
 
 class Switch:
-    """The one that steers what ``server`` sends: its own, or the ToR for it and its neighbours.
+    """The switch that steers for ``server``: its vswitch, or the ToR for it and its neighbours.
 
-    Each aggregate has a meter of its own.
+    Each aggregate has a separate meter.
     """
 
     def __init__(self, fabric, server, holding, *more, state=DIRECT):
@@ -247,7 +245,7 @@ class Switch:
         self.optical = wired_port(0) if is_tor else Port.OPTICAL
 
     def metered(self, sent):
-        """What the packet is taken for, and the code point that it leaves with."""
+        """The class of the packet, and its code point on leaving."""
         passed = []
         out = forward(self.rules, sent_by(self.server, sent), self.host, passed=passed)
         aggregates = [

@@ -1,4 +1,4 @@
-"""What makes up the shortest slot, and the duty cycle beside its formula."""
+"""The parts of the shortest slot, and the duty cycle compared with its formula."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Spills: begun where circuits stay full, looked at, kept, made larger, taken back."""
+"""Spills: begun while circuits stay full, judged, kept, enlarged, undone."""
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ CIRCUIT_MBPS, FREE_MBPS = 100.0, 20.0
 
 
 class Played:
-    """Four racks, of which one pair has a circuit; a reading a second."""
+    """Four racks, with a circuit for one pair; a reading per second."""
 
     def __init__(self):
         self.spills = Spills(4)
         self.now_s = 0.0
 
     def look(self, carried_mbps, sent_mbps=None, *, free=1.0, pairs=(PAIR,), times=1):
-        """What stands after so many readings of the same."""
+        """The spill after this number of equal readings."""
         for _ in range(times):
             sent, circuits, carried, free_mbps, free_part = np.zeros((5, 4, 4))
             for pair in pairs:

@@ -1,4 +1,4 @@
-"""Circuits in turn: everybody gets them, and nobody twice before all others."""
+"""Circuits in turns: every pair gets a circuit, and no pair twice before all others."""
 
 import networkx as nx
 import numpy as np
@@ -52,7 +52,7 @@ def test_directions_of_one_way_circuits_take_turns_by_themselves():
 
 @pytest.mark.parametrize("racks", [6, 40])
 def test_a_matching_starves_nobody(racks):
-    """A pair beside two others that go together, and a rack that everybody wants."""
+    """A pair that conflicts with two compatible pairs, and a rack wanted by all."""
     turns = Turns(slowest_mbps=10_000.0)
     pairs = [(2, 3), (2, 4), (3, 5), *((0, other) for other in range(1, racks) if other != 0)]
     mask, waited = wanting(racks, *pairs), dict.fromkeys(pairs, 0)
@@ -79,7 +79,7 @@ def test_nobody_wants_anything():
 
 @given(st.integers(3, 8), st.integers(1, 3), st.randoms())
 def test_nobody_starves(racks, circuits, random):
-    """With room for some circuits, each pair has had its turn after as many epochs as it takes."""
+    """With room for some circuits, each pair has had its turn after the least number of epochs."""
     turns = Turns()
     every = [(a, b) for a in range(racks) for b in range(a + 1, racks)]
     pairs = random.sample(every, random.randint(1, len(every)))

@@ -1,7 +1,7 @@
-"""Find what makes a test depend on how busy its machine is, in the syntax tree of its file.
+"""Find dependences of tests on the load of the machine, in the syntax tree of a file.
 
-A time that is meant says so: a comment ``# timed: REASON`` on a line of the statement, on
-the line above, or on the line of the function's ``def``.
+Intended times have a reason: a comment ``# timed: REASON`` on a line of the statement, on the line
+above, or on the line of the function's ``def``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 LEAST_S: Final = 60.0
-"""A shorter time-out is missed by a busy machine."""
+"""A busy machine misses shorter time-outs."""
 _REASON: Final = re.compile(r"# timed: \w+\W+\w+")
 _KEYWORD: Final = re.compile(r"^(ready_|meet_|attempt_)?(timeout|patience)(_s|_ms)?$")
 _WAITERS: Final[Mapping[str, int]] = {
@@ -43,7 +43,7 @@ _WAITERS: Final[Mapping[str, int]] = {
 _ALONE: Final = frozenset(
     {"wait", "join", "result", "settimeout", "set_default_timeout", "accept", "finish"}
 )
-"""Of these, only calls with the time-out as the one argument."""
+"""Of these, only calls with the time-out as the only argument."""
 _MILLISECONDS: Final = frozenset({"set_default_timeout", "wait_for_timeout", "expect"})
 _PLAYWRIGHT: Final = re.compile(r"^(to_|not_to_|wait_for_|set_options$|goto$|click$|expect_)")
 _CLOCKS: Final = frozenset({"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns"})
@@ -67,7 +67,7 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] 
 }
 _SHELL_SLEEPS: Final = re.compile(r"\bsleep ([0-9.]+)")
 _PREFER: Final = re.compile(r"^wait=([0-9]+)$")
-"""1 is for a test that waits that out."""
+"""1 is for a test that waits for the full time-out."""
 _OPTION: Final = re.compile(r"^--(?:connect-|max-)?time(?:out)?=([0-9.]+)$")
 
 
@@ -84,11 +84,11 @@ class _Finder:
     reads_clock: bool
     constants: dict[str, float] = field(default_factory=dict)
     timed: set[str] = field(default_factory=set)
-    """Names that hold a measured time, in the function being looked at."""
+    """Names that hold a measured time, in the present function."""
     nodes: dict[ast.stmt, list[ast.AST]] = field(default_factory=dict)
     """All nodes under each statement of the file."""
     quiet: bool = False
-    """Whether the function being looked at is run while no other test is."""
+    """True if the present function runs while no other test runs."""
     timers: set[str] = field(default_factory=set)
     """Functions that return a measured time."""
 
@@ -111,7 +111,7 @@ class _Finder:
         if not self.reads_clock:
             return
         self.nodes = {top: list(ast.walk(top)) for top in self.tree.body}
-        for _ in range(2):  # a function may return what another one has measured
+        for _ in range(2):  # a function may return another function's measured time
             for top in self.tree.body:
                 self._learn_times(top)
                 self.timers.update(
@@ -129,7 +129,7 @@ class _Finder:
         )
 
     def _learn_times(self, top: ast.stmt) -> None:
-        """Learn which names of a top-level function or class hold a measured time."""
+        """Collect the names of a top-level function or class that hold a measured time."""
         if not self.reads_clock:
             return
         self.timed = set(self.timers)
@@ -157,7 +157,7 @@ class _Finder:
             self.timed.add(node.func.value.id)
 
     def _is_measured(self, expression: ast.expr) -> bool:
-        """Whether the value holds a difference of two readings of a clock."""
+        """True if the value contains a difference of two readings of a clock."""
         return any(map(self._measures, ast.walk(expression)))
 
     def _measures(self, node: ast.AST) -> bool:
@@ -209,7 +209,7 @@ class _Finder:
             yield from self._visit(child, in_loop=in_loop)
 
     def _nested(self, node: ast.stmt, *, in_loop: bool) -> Iterator[Finding]:
-        """Statements inside an excused one: its reason is for its own lines only."""
+        """Statements inside an excused statement: its reason is for its own lines only."""
         in_loop = in_loop or isinstance(node, ast.While)
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
@@ -236,7 +236,7 @@ class _Finder:
                     yield from self._short(name, value, name.endswith("_ms"))
 
     def _moment(self, node: ast.BinOp) -> Iterator[Finding]:
-        """A moment that comes soon, by a clock."""
+        """A moment in the near future, by a clock."""
         seconds = self.number(node.right)
         if seconds is None or seconds >= LEAST_S:
             return
@@ -316,7 +316,7 @@ class _Finder:
 
 
 def findings(source: str) -> list[Finding]:
-    """What makes the tests in ``source`` depend on how busy a machine is. Raises SyntaxError."""
+    """Dependences of the tests in ``source`` on the load of the machine. Raises SyntaxError."""
     reasons = set[int]()
     if "# timed:" in source:
         reasons = {
@@ -336,7 +336,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def _in_text(text: str, line: int) -> Iterator[Finding]:
-    """What a command, or an option of a command, says."""
+    """The value of a command's or an option's text."""
     asleep = _SHELL_SLEEPS.search(text)
     if asleep and LEAST_S / 600 < float(asleep[1]) < LEAST_S * 10:
         words = f"a program sleeps for {asleep[1]}: let it wait for a file, or for 600"
@@ -347,7 +347,7 @@ def _in_text(text: str, line: int) -> Iterator[Finding]:
 
 
 def _last_line(node: ast.stmt) -> int:
-    """The last line of a statement, of a compound one that of its head."""
+    """The last line of a statement, or of a compound statement's head."""
     body = getattr(node, "body", None)
     if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
         return max(node.lineno, body[0].lineno - 1)
@@ -361,7 +361,7 @@ def _is_call(node: ast.expr, names: frozenset[str] | set[str]) -> bool:
 
 
 def _is_time(node: ast.expr) -> bool:
-    """Whether a value is a time, by its name."""
+    """True if a value is a time, by its name."""
     if isinstance(node, ast.Call):
         return _name(node.func).endswith("_s") or _name(node.func) in _COUNTERS
     return isinstance(node, ast.Name | ast.Attribute) and _name(node).endswith("_s")
@@ -375,7 +375,7 @@ def _name(function: ast.expr) -> str:
 
 
 def _quiet_marks(tree: ast.Module) -> set[str]:
-    """Names of the file that stand for ``pytest.mark.quiet(…)``, alone or among others."""
+    """Names of the file for ``pytest.mark.quiet(…)``, alone or in a list."""
     return {
         node.targets[0].id
         for node in tree.body
@@ -386,7 +386,7 @@ def _quiet_marks(tree: ast.Module) -> set[str]:
 
 
 def _is_quiet(node: ast.stmt, marks: set[str]) -> bool:
-    """Whether a test is marked ``quiet``."""
+    """True if a test is marked ``quiet``."""
     return isinstance(node, ast.FunctionDef) and any(
         _names_quiet(decorator, marks) for decorator in node.decorator_list
     )
@@ -401,7 +401,7 @@ def _names_quiet(expression: ast.expr, marks: set[str]) -> bool:
 
 
 def _is_httpx(function: ast.expr) -> bool:
-    """Whether a call is one of httpx that waits for an answer."""
+    """True for a call of httpx that waits for an answer."""
     return (
         isinstance(function, ast.Attribute)
         and isinstance(function.value, ast.Name)

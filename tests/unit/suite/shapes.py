@@ -1,4 +1,4 @@
-"""Sizes of classes, files and constructors, as the syntax tree tells them."""
+"""Sizes of classes, files and constructors, by the syntax tree."""
 
 import ast
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Shape(NamedTuple):
 
 
 def too_large(source: str) -> Iterator[Shape]:
-    """What of a module is larger than it should be."""
+    """Oversized parts of a module."""
     lines = len(source.splitlines())
     if lines > MOST_LINES_OF_FILE:
         yield Shape("", f"{lines} lines")
@@ -37,7 +37,7 @@ def too_large(source: str) -> Iterator[Shape]:
 
 
 def by_position(source: str) -> Iterator[Shape]:
-    """Constructors that take more arguments by their position than they should."""
+    """Constructors with more than the allowed positional arguments."""
     for one in classes(source):
         names = _positional(one)
         if len(names) > MOST_BY_POSITION:
@@ -80,18 +80,18 @@ def _positional(one: ast.ClassDef) -> list[str]:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a constructor with look-alike numbers by their position."""
+    """A constructor call with adjacent numbers of the same kind by position."""
 
     path: Path
     line: int
     name: str
     arguments: list[ast.expr]
     names: list[str]
-    """Of the arguments, from the first number that looks like the one beside it."""
+    """The arguments from the first number that looks like its neighbour."""
 
 
 def look_alike(files: list[Path], root: Path) -> Iterator[Call]:
-    """Calls that give two numbers of the same kind, one beside the other, by position alone."""
+    """Calls with two adjacent numbers of the same kind, only by position."""
     trees = {path: ast.parse(path.read_text()) for path in files}
     numbers = {
         (".".join(path.relative_to(root).with_suffix("").parts), one.name): parameters
@@ -124,7 +124,7 @@ def look_alike(files: list[Path], root: Path) -> Iterator[Call]:
 
 
 def _parameters(one: ast.ClassDef) -> list[tuple[str, str]]:
-    """Names and types of what a constructor may take by position."""
+    """Names and types of a constructor's positional arguments."""
     names = _positional(one)
     kinds = {
         field.target.id: ast.unparse(field.annotation)

@@ -1,4 +1,4 @@
-"""`scripts/busy.sh`, beside which tests are run to see whether they depend on the machine."""
+"""`scripts/busy.sh`, a load for tests that look for dependences on the machine."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ def begin(folder, *arguments):
 
 
 def at_work(session: int) -> list[str]:
-    """Names of the processes of a session that still run, each once."""
+    """Names of the running processes of a session, each once."""
     found = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""No test depends on how busy its machine is: what looks like that says why, or is found here."""
+"""No test depends on the load of its machine; apparent dependences have a reason."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,7 @@ RESTS_ON = [
     TESTS.parent / "mininet_scenarios" / name
     for name in ("emulators", "stage", "testbed", "workloads", "replicas.py", "workers.py")
 ]
-"""What tests start, and wait for."""
+"""Programs that tests start and wait for."""
 PACKAGES = [TESTS.parent / name for name in ("apps", "mininet_scenarios", "benchmarks")]
 HERE = Path(__file__).parent
 
@@ -127,7 +127,7 @@ def test_a_reason_is_needed_for_each_and_has_words(source):
 
 
 def test_every_legend_has_its_place():
-    """matplotlib's own choice takes long, and says so in a warning when a machine is busy."""
+    """matplotlib's automatic choice takes long, and gives a warning on a busy machine."""
     for path in (path for package in PACKAGES for path in files(package)):
         source = path.read_text()
         for node in ast.walk(ast.parse(source)) if ".legend(" in source else ():

@@ -26,17 +26,19 @@ from .plain_words import (
 ROOT = Path(__file__).parents[3]
 NAMED = [
     "apps",
+    "benchmarks",
     "drivers",
     "hydra",
     "hydra_hybrid_network_client",
     "mininet_scenarios",
+    "scripts",
     "topology",
 ]
 """Packages whose docstrings, comments, log messages and help texts are in plain words, each folder.
 The list may only get longer.
 """
 
-NAMES = [*NAMED, "benchmarks", "examples", "scripts"]
+NAMES = [*NAMED, "examples"]
 """Folders without vague names. The list may only get longer."""
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 

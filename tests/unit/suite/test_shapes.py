@@ -1,4 +1,4 @@
-"""No class, file or constructor is larger than one can hold in one's head."""
+"""Limits for the sizes of classes, files and constructors."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ LARGE = {
     "mininet_scenarios/emulators/calient.py:CalientServer": "a method for each TL1 command",
     "mininet_scenarios/emulators/ocs.py:EmulatedOcs": "a method for each thing that a test may do",
 }
-"""Larger than they should be, and why. The list may only get shorter."""
+"""Exceptions, with reasons. The list may only get shorter."""
 
 ALIKE = {
     "apps/prices/pods.py:Figure": "the columns of a table, published beside ours",

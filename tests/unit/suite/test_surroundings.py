@@ -1,4 +1,4 @@
-"""A test run has the same surroundings, however it was started."""
+"""A test run has the same surroundings for any way of starting it."""
 
 import json
 import os

@@ -13,7 +13,7 @@ from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
 
 @dataclass(slots=True)
 class SlowLight(MemoryMirrors):
-    """Light that takes its time, as interfaces of the kernel do on a busy machine."""
+    """Light with a delay, as on kernel interfaces of a busy machine."""
 
     @property
     def blocking(self) -> bool:
@@ -67,7 +67,9 @@ def test_somebody_elses_cross_connect_that_was_replaced_is_nobody_elses_to_remov
 
 
 def test_light_that_is_spread_comes_out_at_another_port_in_use_until_the_fault_ends():
-    """Never where it came from, also if the two directions of a circuit are made one by one."""
+    """Never back to its source, even if the two directions of a circuit are made one after the
+    other.
+    """
 
     async def spread():
         mirrors, seen = MemoryMirrors(), []

@@ -1,4 +1,4 @@
-"""Faults of emulated switches, ordered from a shell."""
+"""Faults of emulated switches, injected from a shell."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The complaint of a command that is refused."""
+    """The error message of a refused command."""
     assert command.main(["fault", *arguments]) == 1
     return capsys.readouterr().err.strip()
 

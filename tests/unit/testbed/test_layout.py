@@ -1,4 +1,4 @@
-"""What a fabric file asks the testbed to create."""
+"""The parts that the testbed creates for a fabric file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One testbed per machine: waiting, naming the holder, and children of the holder."""
+"""One testbed per machine: waiting, the name of the holder, and children of the holder."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_ctrl_c_while_waiting_ends_the_command_without_a_traceback(
 
 
 def waits() -> bool:
-    """Whether this process waits for a lock, as the kernel has it."""
+    """True if this process waits for a lock, by the kernel's list."""
     waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return any("->" in fields and str(os.getpid()) in fields for fields in waiting)
 
@@ -121,7 +121,7 @@ def test_a_second_call_in_one_process_goes_on(path: Path) -> None:
     with lock(path):
         with lock(path):
             pass
-        # and leaving it does not give up what the first call holds
+        # and leaving it does not release the first call's lock
         stranger = subprocess.run(["flock", "--nonblock", path, "true"], check=False)
         assert stranger.returncode == 1
     assert subprocess.run(["flock", "--nonblock", path, "true"], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Which versions of Open vSwitch need their cached flows kept apart."""
+"""Versions of Open vSwitch whose cached flows need separate handling."""
 
 import pytest
 

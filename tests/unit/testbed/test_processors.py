@@ -1,4 +1,4 @@
-"""Processor time that a host withholds, by the kernel's own table."""
+"""Processor time taken by the host, by the kernel's own table."""
 
 import pytest
 

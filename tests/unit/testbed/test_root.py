@@ -1,4 +1,4 @@
-"""Who is not root is told so before anything is made."""
+"""Users without root rights get an error before anything is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIG = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
 @pytest.fixture
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user, who must not come as far as the lock, whose file would be theirs."""
+    """Another user, who must not reach the lock, whose file would belong to that user."""
 
     def lock() -> NoReturn:
         raise AssertionError("the lock was taken")

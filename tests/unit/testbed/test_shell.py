@@ -1,4 +1,4 @@
-"""What counts as a failure of the tools that build the testbed."""
+"""Failures of the tools that build the testbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage's files, its jobs' failures, and what it reads of the kernel's tables."""
+"""The stage's files, its jobs' failures, and its reading of the kernel's tables."""
 
 import socket
 import subprocess

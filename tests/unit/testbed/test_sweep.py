@@ -1,4 +1,4 @@
-"""What a testbed leaves behind is found, also where it shows itself late."""
+"""Remains of a testbed are found, even remains that appear late."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING: list[int] = []
 def test_a_process_that_did_not_look_like_a_member_at_first_ends_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As one does that is just being executed."""
+    """A process that is just being executed."""
     child = subprocess.Popen(["sleep", "1000"])
     looks = chain([NOTHING, [child.pid]], repeat(NOTHING))
     monkeypatch.setattr(sweep, "members", lambda: next(looks))
@@ -70,7 +70,7 @@ def test_who_is_being_executed(fields: list[str], expected: bool) -> None:
 def test_whoever_was_killed_has_ended_when_all_are_said_to_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What looks like no member any more may still hold interfaces and namespaces."""
+    """A process that no longer looks like a member may still hold interfaces and namespaces."""
     here = os.getpid()
     pictures = chain(repeat({here: stat(environment_end=4096)}, 5), repeat({}))
     seen = []

@@ -1,4 +1,4 @@
-"""Kernel settings of the testbed: the file from which any later run undoes them."""
+"""Kernel settings of the testbed: any later run restores them from a file."""
 
 import json
 import re
@@ -14,7 +14,7 @@ LEFT = "net.core.netdev_max_backlog"
 
 @pytest.fixture
 def kernel(monkeypatch, tmp_path):
-    """Settings, by name, in files of their own."""
+    """Settings by name, in temporary files."""
     folder = tmp_path / "sys"
     folder.mkdir()
     for name in (*sysctl._MINIMUM, *sysctl._EXACT):
@@ -65,7 +65,7 @@ def test_settings_that_are_too_small_are_told(kernel):
 
 
 def test_a_network_of_its_own_begins_with_the_same_buffers():
-    """The script of `make test` raises the buffers before the network is there."""
+    """The script of `make test` raises the buffers before the network exists."""
     script = (Path(__file__).parents[2] / "own_network.sh").read_text()
     raised = re.findall(r"\b([a-z_]+)=(\d+)", script)
     assert {f"net.core.{name}": int(value) for name, value in raised} == sysctl._MINIMUM

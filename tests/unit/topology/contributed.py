@@ -1,4 +1,4 @@
-"""What another package might contribute."""
+"""Algorithms that another package might contribute."""
 
 from topology.algorithms import Entry
 from topology.multihop import keep_current

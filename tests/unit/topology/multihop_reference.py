@@ -34,7 +34,7 @@ from topology.standing import Standing, standing_part
 def reference_plan(
     fabric: FabricArrays, demand: ArrayLike, current: Topology, reserved: Reserved, budget: Budget
 ) -> Topology:
-    """What ``hydra-bfs`` has to plan."""
+    """The input of ``hydra-bfs``."""
     pairs = pair_demands(validate_demand(demand, fabric.n_racks))
     standing = standing_part(fabric, pairs, current, reserved, budget)
     graph = _auxiliary_graph(fabric, current, standing, budget)
@@ -58,7 +58,7 @@ def reference_plan(
 
 
 def turn(mbps: float, src: int, dst: int) -> tuple[int, int]:
-    """Pairs are served in this order: the largest first, equal ones by their hash."""
+    """The order of pairs: the largest first, equal pairs by their hash."""
     ends = np.array([[src], [dst]], dtype=np.int32)
     return -round(mbps * 1e6), int(tie_break(ends[0], ends[1])[0])
 
@@ -72,10 +72,10 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class FreePorts:
-    """The ports that no circuit uses, by rack and plane.
+    """The unused ports, by rack and plane.
 
-    Ports may differ in rate, so the bitsets exist once per distinct rate (its *class*), each
-    counting ports at least that fast. One more, empty class stands for rates that no port has.
+    Ports may differ in rate, so the bitsets exist once per distinct rate (its *class*), each for
+    ports at least that fast. A further, empty class stands for rates without ports.
     """
 
     def __init__(self, fabric: FabricArrays, ports: Iterable[PortId]) -> None:
@@ -103,7 +103,7 @@ class FreePorts:
         return len(self._rates) - 1
 
     def class_for(self, rate_mbps: float) -> int:
-        """The class of ports that carry ``rate_mbps``."""
+        """The class of ports fast enough for ``rate_mbps``."""
         return bisect_left(self._rates, rate_mbps - RATE_TOLERANCE_MBPS)
 
     def is_free(self, port: PortId, rate_class: int) -> bool:
@@ -147,7 +147,7 @@ class FreePorts:
 
 @dataclass(slots=True)
 class _Link:
-    """A circuit that exists, and the Mbps (in each direction) not booked on it."""
+    """A circuit, and its free Mbps (in each direction)."""
 
     circuit: Circuit
     rack_a: int
@@ -173,9 +173,10 @@ class Booking:
 class AuxiliaryGraph:
     """Free ports and residual circuits, consumed as paths are booked.
 
-    ``need_mbps`` in the methods is what every hop must have left; 0 stands for HydRA's Boolean
-    demand, which anything above zero meets. Where a hop could take several ports, a circuit among
-    ``preferred`` comes first (it disturbs nothing), then the lowest plane and the lowest ports.
+    ``need_mbps`` in the methods is the free rate that every hop must have; 0 stands for HydRA's
+    Boolean demand, for which any free rate suffices. If a hop could use several ports, a circuit
+    among ``preferred`` comes first (no traffic is disturbed), then the lowest plane and the lowest
+    ports.
     """
 
     def __init__(
@@ -185,14 +186,14 @@ class AuxiliaryGraph:
         self._free = FreePorts(fabric, ports)
         self._links: list[dict[int, list[_Link]]] = [{} for _ in range(fabric.n_racks)]
         self._live = [0] * fabric.n_racks
-        """Racks reached by a circuit with anything left."""
+        """Racks reached by a circuit with any free rate."""
         self._preferred: dict[tuple[int, int], list[Circuit]] = {}
         for circuit in sorted(preferred):
             a, b = fabric.racks_of(circuit)
             self._preferred.setdefault((min(a, b), max(a, b)), []).append(circuit)
 
     def add_circuit(self, circuit: Circuit, residual_mbps: float) -> None:
-        """Let paths use what is left on a circuit that stays."""
+        """Let paths use the free rate of a circuit that stays."""
         self._link(circuit, residual_mbps)
 
     def shortest_path(
@@ -260,9 +261,9 @@ class AuxiliaryGraph:
         return found
 
     def _hop(self, here: int, there: int, wanted_mbps: float, need_mbps: float) -> _Link:
-        """A link for one hop: one with all that is wanted, else a new one, else what is left.
+        """A link for a hop: with the full rate, else a new circuit, else with any free rate.
 
-        A new one has ports that carry all that is wanted, else the fastest that are free.
+        A new circuit uses ports of the full rate, else the fastest free ports.
         """
         links = self._links[here].get(there, [])
         best = max(links, key=lambda link: link.residual_mbps, default=None)
@@ -361,9 +362,9 @@ def _second_paths(
     budget: Budget,
     found: list[Booking],
 ) -> list[Booking]:
-    """One more path for each pair that has one, wants more, and gets more by an even spread.
+    """A further path for each pair that has a path, wants more, and gets more by an even spread.
 
-    The others of such a pair give back what is above their share.
+    The other paths of such a pair give back rates above their share.
     """
     pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
     share, standing_mbps, old, left = {}, {}, {}, {}

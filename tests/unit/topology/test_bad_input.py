@@ -1,4 +1,4 @@
-"""Every algorithm that is registered, on input that is wrong, empty or lopsided."""
+"""Every registered algorithm, on input that is invalid, empty or uneven."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ ONE_CIRCUIT = topology_of(path(0, 1, circuit(full(3, 1), 0, 1)))
 
 
 def plan(name, fabric, demand, current=EMPTY_TOPOLOGY, reserved=None, budget=None):
-    """Plan and check; None where the algorithm says that the fabric does not suit it."""
+    """Plan and check; None if the algorithm refuses the fabric."""
     if ENTRIES[name].objection(fabric) is not None:
         return None
     reserved, budget = reserved or Reserved(), budget or Budget(3)

@@ -1,4 +1,4 @@
-"""The checkers notice what they are there for: each kind of damage gives its problem."""
+"""The checkers find each kind of damage."""
 
 from dataclasses import replace
 

@@ -17,7 +17,7 @@ OURS = dict(ENTRIES)
 
 
 def points(monkeypatch, **values):
-    """Have other packages contribute these."""
+    """Have other packages contribute these algorithms."""
     found = [EntryPoint(name, value, CONTRIBUTED) for name, value in values.items()]
     monkeypatch.setattr(plugins, "points_of", lambda group: found if group else [])
     monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
@@ -69,8 +69,8 @@ def test_a_place_is_a_name(monkeypatch):
 )
 def test_a_bad_place_says_what_is_wrong(place, problem):
     assert objection(place, full(2, 1)) == (
-        f"algorithm {place} can't be loaded ({problem}): have Python find the module (pip "
-        "install, PYTHONPATH), or mend it"
+        f"algorithm {place} can't be loaded ({problem}): make the module importable "
+        "(pip install, PYTHONPATH), or repair it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Algorithms that choose which racks to join: all else of planning is done for them."""
+"""Algorithms that choose which racks to join: the decorator does the rest of planning."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plan(fabric, demand, current=EMPTY_TOPOLOGY, *, boolean=True):
 
 @given(st.data())
 def test_whatever_it_chooses_is_a_plan(data):
-    """Any choice among what it is offered, beside circuits that stand and paths that must stay."""
+    """Any choice among the offered joins, with standing circuits and paths that must stay."""
     fabric = data.draw(fabrics())
     demand = data.draw(demands(fabric.n_racks))
     before = algorithm("edmonds")(fabric, demand, EMPTY_TOPOLOGY, Reserved(), Budget(1)).topology

@@ -1,4 +1,4 @@
-"""Schedules of duplex circuits: who shares with whom, for how long, and what stays."""
+"""Schedules of duplex circuits: pairs and lengths of slots, and circuits that stay."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_slots_may_be_as_short_as_allowed_and_not_wholly_dark(timing, n_slots):
 
 
 def test_a_reserved_pair_shares_with_nobody():
-    """Its circuit stands in every slot, and the others share what is left."""
+    """Its circuit stands in every slot, and the other pairs share the rest."""
     fabric = full(4, 2)
     pinned = path(0, 1, circuit(fabric, 0, 2))
     demand = demand_of(4, {(0, 1): 90.0, (0, 2): 90.0, (0, 3): 90.0})

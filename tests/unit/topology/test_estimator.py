@@ -10,7 +10,7 @@ LINK = 100.0
 
 
 def traffic(*entries, **more):
-    """Of (sender, rack, Mb/s, resources); resources are lists of the same length."""
+    """Flows of (sender, rack, Mb/s, resources); resources are lists of the same length."""
     sender, to, mbps, uses = zip(*entries, strict=True)
     return Observation(
         np.array(sender), np.array(to), np.array(mbps, dtype=float), np.array(uses), **more
@@ -29,7 +29,7 @@ def test_what_met_nothing_full_was_measured():
 
 
 def test_behind_one_full_resource_sizes_stay_what_they_are():
-    """The larger one stays the larger by as much, up to the server's link."""
+    """The larger demand stays larger by as much, up to the server's link."""
     found = estimated(traffic((0, 1, 7.2, [0]), (0, 2, 1.35, [0])), [9.5], [10.0])
     assert found.mbps == pytest.approx([LINK * 7.2 / 8.55, LINK * 1.35 / 8.55])
     assert found.constrained.all()
@@ -49,7 +49,9 @@ def test_one_whose_connections_nobody_counts_has_as_many_as_its_rate_shows():
 
 
 def test_what_was_measured_is_left_out_of_what_the_rest_shares():
-    """One of a server's rates on a circuit that is not full, the others behind a full uplink."""
+    """One of a server's flows on a circuit that is not full, the other flows behind a full
+    uplink.
+    """
     seen = traffic((0, 1, 40.0, [1]), (0, 2, 6.0, [0]), (0, 3, 3.0, [0]))
     found = estimated(seen, [9.0, 40.0], [10.0, 100.0])
     assert found.constrained.tolist() == [False, True, True]
@@ -82,7 +84,7 @@ def test_shares_behind_one_bottleneck_say_nothing_of_another():
 
 @pytest.mark.parametrize("load", [float("nan"), 10 * ODD * 1.01, float("inf")])
 def test_a_counter_that_is_missing_or_wrong_is_named_and_changes_nothing(load):
-    """Also for traffic that met something full besides."""
+    """Also for traffic with a further full resource."""
     seen = traffic((0, 1, 5.0, [0, 1]), (0, 2, 2.0, [1, 2]), (1, 2, 4.0, [2, 2]))
     found = estimated(seen, [load, 10.0, 1.0, float("nan")], [10.0, 10.0, 10.0, 10.0])
     assert found.odd.tolist() == [0], "the last one is in nobody's way"
@@ -187,7 +189,7 @@ def test_more_than_twice_what_a_queue_lets_through_shows_what_datagrams_want():
 
 
 def test_mice_are_no_sample_of_elephants():
-    """A thousand of them make no greedy elephant a small one."""
+    """A thousand small flows do not reduce a greedy elephant's demand."""
     mice = [(3, 1, 0.001, [1])] * 1000
     found = estimated(traffic((0, 1, 9.0, [0]), *mice), [9.0, 1.0], [10.0, 100.0])
     assert found.expected_mbps[0] == found.mbps[0] == pytest.approx(LINK, rel=0.02)

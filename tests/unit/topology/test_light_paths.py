@@ -222,9 +222,10 @@ def test_the_gap_of_several_planes_holds_against_a_linear_programme(kind):
 
 
 def test_a_sequence_of_matchings_as_in_figure_6_of_helios():
-    """Four pods, superlinks of 4: each stage is the heaviest of all 24, on what is left.
+    """Four pods, superlinks of 4: each stage is the heaviest of all 24 matchings, on the remaining
+    demand.
 
-    The paper's demands stand in the drawing only; these are others.
+    The paper's demands are only in its drawing; these differ.
     """
     demand = demand_of(
         4,

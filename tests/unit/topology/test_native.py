@@ -1,4 +1,4 @@
-"""The compiled kernels refuse what would lead them astray: wrong lengths, types and indices."""
+"""The compiled kernels refuse invalid input: wrong lengths, types and indices."""
 
 import subprocess
 import sys

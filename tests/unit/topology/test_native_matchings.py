@@ -1,4 +1,4 @@
-"""What the compiled matchings are given is checked before they see it."""
+"""The input of the compiled matchings is checked before use."""
 
 import numpy as np
 import pytest

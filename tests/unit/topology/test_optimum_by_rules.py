@@ -1,4 +1,4 @@
-"""The exact search that benchmarks.optimum holds plans against."""
+"""The exact search with which benchmarks.optimum compares plans."""
 
 import numpy as np
 import pytest

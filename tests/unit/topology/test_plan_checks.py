@@ -1,4 +1,4 @@
-"""Each kind of damage to a plan is found, and sound plans of any algorithm pass."""
+"""Each kind of damage to a plan is found, and valid plans of any algorithm pass."""
 
 from dataclasses import replace
 
@@ -220,7 +220,7 @@ def test_paths_get_what_they_would_get_one_by_one(seed):
     demand = np.triu(random.integers(0, 5, (9, 9)) * 30.0, k=1)
     result = ENTRIES["anytime"].plan(fabric, demand, EMPTY_TOPOLOGY, NOTHING, Budget(3))
     topology = result.topology
-    demand *= random.uniform(0.5, 1.5, (9, 9))  # another one than it was planned for
+    demand *= random.uniform(0.5, 1.5, (9, 9))  # a circuit of another pair than planned
     left = {each: fabric.rate_of(each) for each in topology.circuits}
     gets = {(path.src, path.dst): 0.0 for path in topology.paths}
     share = {}

@@ -127,7 +127,9 @@ def test_pairs_of_equal_demands_are_in_the_order_of_a_hash_which_no_rounding_err
     assert [(pair.src, pair.dst) for pair in pair_demands(alike + crumbs)] == order
     assert len(set(order)) == 40 * 39 / 2
     first = order[:60]
-    assert len({rack for pair in first for rack in pair}) > 30  # in order of racks it would be 22
+    assert (
+        len({rack for pair in first for rack in pair}) > 30
+    )  # 22, if served in the order of racks
     by_hash = sorted(order, key=lambda pair: _hash_of_pair(np.array([pair[0] << 32 | pair[1]]))[0])
     assert order == by_hash  # the checks' own hash
 

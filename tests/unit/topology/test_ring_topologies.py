@@ -1,4 +1,6 @@
-"""From one-way plans to what can stand: whole rings, on the planes where they are already."""
+"""From one-way plans to topologies that can stand: whole rings, on the planes of their present
+circuits.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Schedules that do not look at demand: who meets whom, on which plane, and in which order."""
+"""Schedules independent of demand: pairs, planes and order of the matchings."""
 
 from collections import Counter
 from itertools import combinations, pairwise

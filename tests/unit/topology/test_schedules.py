@@ -1,4 +1,4 @@
-"""Decompositions that sum to what they should, and schedules that carry what they say."""
+"""Decompositions with correct sums, and schedules that carry the claimed shares."""
 
 import itertools
 import math
@@ -130,8 +130,8 @@ def slots_within(duty_cycle, timing):
 def test_the_trade_off_of_table_2_of_mordia():
     """10 µs of switching, a window of 1 ms: at a duty cycle of 95 %, 80.6 % goes by circuits.
 
-    The paper's matrix is random and not printed. Those of its kind, 5 racks, carry as much in the
-    mean of many; and this one of them exactly.
+    The paper's matrix is random and not printed. Matrices of the same kind, with 5 racks, carry as
+    much on average; and this matrix exactly as much.
     """
     assert slots_within(0.95, MORDIA) == 5
     mean = np.mean([_by_circuits(seed)[4] for seed in range(300)])

@@ -1,4 +1,4 @@
-"""Pairs with several paths: parallel circuits, and ways round, for what one can't carry."""
+"""Pairs with several paths: parallel circuits, and detours, for demand beyond a path."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_another_path_may_lead_round():
 
 
 def test_a_thin_path_beside_a_wide_one_is_not_taken():
-    """Half of the flows would go there."""
+    """Half of the flows would use the other path."""
     fabric = arrays(3, 3, [(0, 0), (1, 0), (0, 1), (2, 1), (2, 2), (1, 2)])
     demand = demand_of(3, {(0, 1): 140.0, (0, 2): 90.0})
     result = plan("hydra-bfs", fabric, demand, paths_per_pair=2)
@@ -93,7 +93,7 @@ def test_a_thin_path_beside_a_wide_one_is_not_taken():
 @pytest.mark.parametrize(
     ("wanted", "n_direct", "detour", "n_paths", "served"),
     [
-        (300.0, 1, 10.0, 2, 110.0),  # each takes what it can
+        (300.0, 1, 10.0, 2, 110.0),  # each takes as much as possible
         (140.0, 1, 100.0, 2, 140.0),
         (140.0, 1, 20.0, 1, 100.0),  # not 70 + 20
         (140.0, 1, 30.0, 1, 100.0),  # 70 + 30 is no more
@@ -256,7 +256,7 @@ def test_without_a_number_published_algorithms_give_a_pair_one_path(name):
 
 @pytest.mark.parametrize("name", DUPLEX)
 def test_a_pair_gets_no_more_paths_than_it_has_connections(name):
-    """One connection never gets more than a circuit carries."""
+    """A connection never gets more than a circuit carries."""
     demand = demand_of(4, {(0, 1): 250.0, (2, 3): 250.0})
     connections = np.zeros((4, 4), dtype=np.int64)
     connections[0, 1], connections[3, 2] = 1, 2

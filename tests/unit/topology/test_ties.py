@@ -1,4 +1,4 @@
-"""Equal demands: neither the numbers of racks and planes nor rounding decide what is served."""
+"""Equal demands: the numbers of racks and planes, and rounding, do not decide."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_paths_over_shared_circuits_share_vlans():
 
 
 def test_kept_paths_keep_their_vlan_and_new_ones_share_it_with_none_that_stands():
-    """A plane that leads light astray would have ToRs learn its servers at a wrong port."""
+    """A plane that misdirects light would make ToRs learn its servers at a wrong port."""
     fabric = line(4)
     stays, *new = (along(fabric, at, at + 1) for at in range(3))
     first = allocate(fabric, START, topology_of(stays), VLANS)
@@ -305,7 +305,7 @@ def test_the_number_of_vlans_is_near_the_fewest(data):
 
 
 def _first_fit(fabric, paths):
-    """VLANs when each path goes into the first one that stays loop-free."""
+    """Number of VLANs if each path goes into the first VLAN that stays loop-free."""
     groups: list[tuple[set, list[int]]] = []
     for its_path in paths:
         for held, tree in groups:

@@ -33,7 +33,7 @@ def test_a_path_has_one_vlan_all_week():
 
 
 def test_the_week_s_vlans_are_nobody_else_s():
-    """They rest while they are not in use: an ordinary change takes others."""
+    """The IDs rest while they are not in use: an ordinary change takes other IDs."""
     states = week_states(marks_of(FABRIC), NetworkState(), WEEK)
     everything = {vlan for state in states for vlan in state.vlans.values()}
     for state in states:
@@ -64,7 +64,7 @@ def test_what_stands_all_week_keeps_its_vlan():
 
 
 def test_week_after_week_the_range_suffices():
-    """What the week before last had is free again."""
+    """The IDs of the week before last are free again."""
     state = NetworkState()
     for number in range(200):
         week = [topology_of(path_of(FABRIC, 0, 1 + (number + i) % 3)) for i in range(2)]
@@ -73,7 +73,7 @@ def test_week_after_week_the_range_suffices():
 
 
 def test_where_others_are_too_few_weeks_take_ids_at_rest_and_none_in_use():
-    """Three IDs do for two slots, one of which stands, week after week."""
+    """Three IDs suffice for two slots over many weeks, with one slot standing."""
     few = replace(FABRIC, circuit_vlans=VlanRange(VlanId(100), VlanId(102)))
     state = NetworkState()
     for _ in range(5):

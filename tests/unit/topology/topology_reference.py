@@ -1,4 +1,6 @@
-"""The HydRA heuristic again, slow and obvious, on networkx: the oracle of the fast one."""
+"""The HydRA heuristic again, slow and obvious, on networkx: the oracle of the fast
+implementation.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ class Reference:
         return chosen
 
     def preference(self, link: Circuit, rack: int) -> tuple[int, ...]:
-        """What exists first, then the lowest plane, then the lowest port at the lower rack."""
+        """An existing circuit first, then the lowest plane, then the lowest port at the lower
+        rack.
+        """
         if link in self.current:
             return 0, link.plane, link.a, link.b
         ends = (link.a, link.b)

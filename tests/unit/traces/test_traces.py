@@ -1,4 +1,4 @@
-"""Traces in all forms: what is in them, errors by line, and windows against a plain sum."""
+"""Traces in all forms: contents, errors by line, and windows compared with a plain sum."""
 
 import itertools
 
@@ -124,7 +124,7 @@ def test_times_in_a_finer_unit_are_doubted(trace, first, last, why):
 
 
 def test_it_is_a_stream(trace):
-    """Flows come before the end of the file is seen, where a line is bad."""
+    """Flows come before the end of the file is read, and before a bad line."""
     flows = read_trace(trace("a b 1 0\na b 1 1\nnonsense\n"))
     assert [flow.start_s for flow in itertools.islice(flows, 2)] == [0, 1]
     with pytest.raises(TraceError, match=r"trace\.txt:3: 1 fields"):
@@ -255,7 +255,7 @@ def test_all_algorithms_on_windows_of_the_sample():
         assert len(one.attempts) == 2
         assert not any(attempt.problems for attempt in one.attempts)
     second = found["hydra-bfs"].attempts[1]
-    assert second.disconnect > 0  # it started from what the first window left
+    assert second.disconnect > 0  # the plan started from the first window's circuits
 
 
 def test_no_window_is_an_error():

@@ -1,4 +1,4 @@
-"""A worker whose terminal is closed, or that is told to reload as controllers are."""
+"""A worker whose terminal is closed, or that gets the reload signal of controllers."""
 
 from __future__ import annotations
 

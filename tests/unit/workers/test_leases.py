@@ -1,4 +1,4 @@
-"""Who owns which racks, on a real etcd: the next leader goes on with it."""
+"""Owners of racks, on a real etcd: the next leader continues with the same owners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import remains, wait_until
 
 
 class Exchange:
-    """What the leases ask of an exchange."""
+    """The exchange's interface for the leases."""
 
     def __init__(self, *names):
         self.names, self.roster = names, self

@@ -1,4 +1,4 @@
-"""A controller and its workers over real sockets: what is told, what is ordered, who is obeyed."""
+"""A controller and its workers over real sockets: reports, commands, and obedience."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from tests.waiting import PATIENCE_S, remains, wait_until
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 SWITCH, OTHER = (one.vswitch.datapath_id for one in FABRIC.servers)
 LEASE_S = 5.0
-"""Longer than a busy machine keeps a worker from renewing it."""
+"""Longer than a busy machine delays a worker's renewal."""
 LONG_S = PATIENCE_S
 PORTS = {1: PortInfo(1, "p1", True)}
 MAC = MacAddress("02:00:00:00:00:01")
 
 
 class Switch:
-    """Connection of a switch to a worker, which keeps what it is sent."""
+    """A switch's connection to a worker, which records its messages."""
 
     def __init__(self, answers=True):
         self.address = "192.0.2.1:1"
@@ -65,7 +65,7 @@ class Switch:
 
 
 class Hub:
-    """A thread in which what is posted runs, as the framework's hub."""
+    """A thread that runs posted functions, like the framework's hub."""
 
     def __init__(self):
         self.waiting = deque()
@@ -113,7 +113,7 @@ class Worker:
 
 
 class Controller:
-    """An exchange, and what it tells: its events as tuples."""
+    """An exchange, with its events as tuples."""
 
     def __init__(self, port, leads=lambda: 1, **settings):
         self.told = []
@@ -174,7 +174,7 @@ class Controller:
         self.exchange.post(lambda: self.connections[datapath].send(message))
 
     def serving(self, datapath=SWITCH):
-        """Name of the worker by way of which a switch is spoken to."""
+        """Name of the worker that holds a switch."""
         named = [one for one in self.told if one[0] == "connected" and one[1] == datapath]
         return named[-1][2] if named else None
 
@@ -182,7 +182,7 @@ class Controller:
         return {one.name: one for one in self.exchange.roster.known()}.get(name)
 
     def await_ended(self, ended, name="w"):
-        """Wait until this many of a worker's sessions have ended so, and no others."""
+        """Wait until this number of a worker's sessions have ended in this way, and no others."""
         wait_until(lambda: (known := self.known(name)) and known.ended == ended)
 
     def close(self):
@@ -190,8 +190,9 @@ class Controller:
 
 
 class Way:
-    """A way to a port on which connections can fall silent: what they are sent gets nowhere, and
-    neither end is told."""
+    """A relay to a port whose connections can fall silent: messages are lost, and neither end is
+    notified.
+    """
 
     def __init__(self, port):
         self._to = port
@@ -203,11 +204,11 @@ class Way:
         self._thread.start()
 
     def __len__(self):
-        """Number of connections that were made."""
+        """Number of connections so far."""
         return len(self._connections) // 2
 
     def fall_silent(self):
-        """Those that stand; new ones are carried."""
+        """Standing connections; new connections are relayed."""
         self._silent.update(self._connections)
 
     def _accept(self):
@@ -302,7 +303,7 @@ def test_parts_of_statistics_are_told_together_up_to_a_bound(stack):
 
 
 def test_of_rules_the_sums_by_subject_are_told(stack):
-    """A worker adds up what a switch counts; what it can't read, it tells as it is."""
+    """A worker adds up a switch's counters; unreadable replies are passed on unchanged."""
     port = free_port()
     a, w = controller(stack, port), worker(stack, "w", port)
     switch = w.connect()
@@ -322,19 +323,19 @@ def test_of_rules_the_sums_by_subject_are_told(stack):
 
 
 def test_two_ways_to_one_controller_do_not_take_each_others_place(stack):
-    """As with a name and an address of one host: the second way has to wait."""
+    """As with a name and an address of the same host: the second link has to wait."""
     port = free_port()
     a, w = controller(stack, port), worker(stack, "w", port, port)
     switch = w.connect()
     a.connected()
-    time.sleep(LEASE_S)  # timed: a place that is not renewed is free
+    time.sleep(LEASE_S)  # timed: a place without renewals becomes free
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
     assert [one[0] for one in a.told] == ["connected"]
 
 
 def test_the_poller_is_content_with_sums(stack):
-    """Through the switchboard, as it asks; ports are told as they are."""
+    """Through the switchboard, as usual; ports are reported unchanged."""
     port = free_port()
     exchange = Exchange(
         WorkerSettings("127.0.0.1", port, shards=2, lease_s=LONG_S), FABRIC, lambda: 1
@@ -358,7 +359,9 @@ def test_the_poller_is_content_with_sums(stack):
 
 
 def test_orders_that_come_when_the_lease_is_over_are_missed(stack):
-    """As after a pause of the worker: all begins anew, so that nothing waits for what is lost."""
+    """As after a pause of the worker: all sessions begin anew, so that no call waits for lost
+    messages.
+    """
     port = free_port()
     a, w = controller(stack, port), worker(stack, "w", port)
     switch = w.connect()
@@ -385,7 +388,9 @@ def flow_entry(subject, octets):
 
 
 def test_of_frames_probes_alone_are_told_and_only_by_the_connection_in_use(stack):
-    """As are ends of rules. Both workers obey the controller, which uses one's connection."""
+    """As are expired rules. Both workers obey the controller, which uses one worker's
+    connection.
+    """
     port = free_port()
     a = controller(stack, port)
     these = {name: worker(stack, name, port) for name in ("w1", "w2")}
@@ -423,7 +428,7 @@ def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
     assert len([one for one in a.told if one[0] == "connected"]) == 1
     dying = {"w1": first, "w2": second}[name]
     for link in dying.links._links:  # as SIGKILL: the system closes its connection
-        dying.links._send = lambda _link, _frames: True  # it says no last words
+        dying.links._send = lambda _link, _frames: True  # without a goodbye
         dying.links._closing = True
         dying.links._awake()
         dying.links._thread.join()
@@ -462,7 +467,7 @@ def test_a_worker_that_is_silent_for_its_lease_is_no_more_counted_on(stack):
 
 
 def test_a_worker_whose_connection_breaks_without_a_word_is_heard_on_the_next(stack):
-    """While the controller still holds the broken one, of the same identity."""
+    """While the controller still holds the broken session, with the same identity."""
     port = free_port()
     a = controller(stack, port, lease_s=LONG_S)
     way = Way(port)
@@ -474,7 +479,7 @@ def test_a_worker_whose_connection_breaks_without_a_word_is_heard_on_the_next(st
     wait_until(lambda: len(way) > 1)
     down = PortInfo(1, "p1", False)
     w.hub.do(w.holder.port_changed, SWITCH, switch, down, deleted=False)
-    # By itself, or with all else where something was lost.
+    # Alone, or with all other switches if messages were lost.
     told = [("port", SWITCH, down, False), ("connected", SWITCH, "w", {1: down})]
     wait_until(lambda: a.told[-1] in told)
     a.send(b"on")
@@ -513,10 +518,10 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     a.connected()
     link = w.links._links[0]
     link.taken()
-    link.sent += 1  # as if a message had been sent that never came
+    link.sent += 1  # as if a sent message had been lost
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.await_ended({SessionEnd.LOSSES_REPORTED: 1})
-    link.received += 1  # as if one had come that the controller never sent
+    link.received += 1  # as if a message had come that the controller never sent
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 3)
     a.await_ended({SessionEnd.LOSSES_REPORTED: 1, SessionEnd.ORDERS_LOST: 1})
 
@@ -529,7 +534,7 @@ def test_what_is_lost_twice_in_a_lease_is_told_anew_twice(stack):
     send, refused = w.links._send, []
 
     def send_but_once(link, frames):
-        if frames[0] == wire.TOLD and not refused:  # as while there is no connection
+        if frames[0] == wire.TOLD and not refused:  # as without a connection
             refused.append(frames)
             return False
         return send(link, frames)
@@ -608,7 +613,7 @@ def test_a_worker_that_stays_away_is_forgotten(stack, monkeypatch):
     a, w = controller(stack, port), worker(stack, "w", port)
     wait_until(lambda: a.known() and a.known().seen)
     a.exchange.post(lambda: a.exchange.remember_owners({0: "w", 1: "v"}, lambda _owners: None))
-    wait_until(lambda: a.known("v"))  # whom an earlier leader knew
+    wait_until(lambda: a.known("v"))  # known to an earlier leader
     wait_until(lambda: not a.known("v"))
     assert a.known().seen, "it is here"
     w.links.stop()
@@ -645,7 +650,7 @@ def test_the_controller_that_leads_is_told_of_a_second_connection(stack, answers
 
 
 def test_every_controller_is_told_of_switches_that_are_kept_out(stack):
-    """Also before a switch is let in, which all switches of a wrong version never are."""
+    """Also before a switch is accepted, which no switch of a wrong version ever is."""
     ports = free_port(), free_port()
     leader, standby = (
         controller(stack, port, leads=lambda n=n: n)
@@ -655,7 +660,7 @@ def test_every_controller_is_told_of_switches_that_are_kept_out(stack):
     wait_until(lambda: leader.exchange.roster.seen() and standby.exchange.roster.seen())
     why = of_versions({1})
     for datapath, address in ((SWITCH, "192.0.2.1:40000"), (None, "[2001:db8::1]:40001")):
-        # Once both controllers have a session with the worker, and have heard.
+        # Once both controllers have a session with the worker, and have received messages.
         def tell(datapath=datapath, address=address):
             w.hub.do(w.holder.switch_refused, datapath, address, why)
             event = "refused", datapath, address, why
@@ -665,7 +670,7 @@ def test_every_controller_is_told_of_switches_that_are_kept_out(stack):
 
 
 def test_a_switch_kept_out_at_a_worker_is_told_as_at_the_controller_itself(stack, caplog):
-    """Its name, log and condition come from the same place, the switchboard."""
+    """Its name, log and condition have the same source, the switchboard."""
     port = free_port()
     exchange = Exchange(WorkerSettings("127.0.0.1", port, 2, LEASE_S), FABRIC, lambda: 1)
     fleet = Fleet(FABRIC, exchange.post, catch_up=exchange.catch_up)

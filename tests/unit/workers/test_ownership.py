@@ -1,4 +1,4 @@
-"""Shards are shared out evenly, and few move."""
+"""Shards are distributed evenly, with few moves."""
 
 from __future__ import annotations
 

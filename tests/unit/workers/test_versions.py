@@ -1,4 +1,6 @@
-"""A controller and a worker that speak different versions: both say so, and no switch is let in."""
+"""A controller and a worker with different protocol versions: both report, and no switch is
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.takes(6)
 OURS = wire.PROTOCOL
 LATER = {"protocol": OURS + 1, "release": "9.9"}
 EARLIER: dict[str, object] = {}
-"""Nothing was said of versions before there were any."""
+"""Messages had no version before version numbers existed."""
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def controller(stack, port):
 
 
 class OtherWorker:
-    """A worker of another release, which asks for a lease."""
+    """A worker of another release, which requests a lease."""
 
     def __init__(self, port, stack):
         context = stack.enter_context(zmq.Context())
@@ -59,7 +61,7 @@ class OtherWorker:
         self._socket.connect(endpoint("127.0.0.1", port))
 
     def ask(self, said):
-        """The first that it is answered, in frames."""
+        """The first answer, in frames."""
         asked = {"name": "x", "renewal": 1, "session": 0, "told": 0, "release": "0.0", "cpu_s": 0.0}
         self._socket.send_multipart([wire.RENEW, wire.text({**asked, **said})])
         assert self._socket.poll(int(LONG_S * 1000))
@@ -67,8 +69,7 @@ class OtherWorker:
 
 
 class OtherController:
-    """A controller of another release: it refuses, or as those before there were versions, grants
-    to whoever asks."""
+    """A controller of another release: refuses, or, before version numbers, grants every lease."""
 
     def __init__(self, port, said):
         self.heard = []
@@ -127,7 +128,7 @@ def worker(stack, *ports):
 
 @pytest.fixture
 def ended(monkeypatch):
-    """Errors by which the worker's process would end."""
+    """Errors that would end the worker's process."""
     errors = []
     monkeypatch.setattr(links_room, "give_up", errors.append)
     return errors
@@ -202,14 +203,14 @@ def test_a_worker_ends_if_all_controllers_speak_another_version(stack, port, end
     assert str(ended[0]) == f"{its}, and the controller at 127.0.0.1:{port}, {words}"
     if said is EARLIER:
         wait_until(lambda: wire.BYE in a.heard)
-    wait_until(lambda: a.heard.count(wire.RENEW) == 2)  # were another one to be waited for
+    wait_until(lambda: a.heard.count(wire.RENEW) == 2)  # until another worker would come
     assert (len(ended), wire.TOLD in a.heard) == (1, False)
 
 
 def test_a_worker_of_several_controllers_goes_on_by_those_of_its_version(
     stack, port, controller, ended, caplog
 ):
-    """As in an upgrade, until the others are of its version, too."""
+    """As in an upgrade, until the other workers have the controller's version."""
     upgraded = free_port()
     a = other_controller(stack, upgraded, LATER)
     w = worker(stack, upgraded, port)
@@ -235,7 +236,7 @@ def test_a_worker_of_several_controllers_goes_on_by_those_of_its_version(
 
 
 def test_a_workers_process_ends_with_one_error(tmp_path, port, stack):
-    """`hydra worker`, as a service starts it."""
+    """`hydra worker`, as started by a service."""
     document = yaml.safe_load(DEMO_CONFIG.read_text())
     document["controller"]["workers"] = {"listen": f"127.0.0.1:{port}"}
     config = tmp_path / "fabric.yaml"

@@ -89,7 +89,7 @@ def test_a_wrong_byte_is_noticed() -> None:
 
 def test_a_rank_that_never_comes_is_reported_in_time() -> None:
     peers = tuple(Endpoint("127.0.0.1", free_port()) for _ in range(2))
-    work = Exchange(peers, 10, 1, meet_timeout_s=0.5)  # timed: nobody comes
+    work = Exchange(peers, 10, 1, meet_timeout_s=0.5)  # timed: no peer connects
     with pytest.raises(WorkloadError, match="did not turn up"):
         alltoall.run_rank(0, work, StopFlag())
     with pytest.raises(WorkloadError, match="did not turn up"):

@@ -45,7 +45,7 @@ def wait_for_listener(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def sent(**options: Any) -> tuple[ThroughputRun, ThroughputRun]:
-    """What the receiving and the sending end measured in one second."""
+    """The receiver's and the sender's measurements of a second."""
     port = free_port()
     server = subprocess.Popen(iperf3.server_command("127.0.0.1", port), stdout=subprocess.PIPE)
     wait_for_listener(port, server)

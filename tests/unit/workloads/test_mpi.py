@@ -1,4 +1,4 @@
-"""MPI kernels, run for real on this machine; and what is concluded from their reports."""
+"""MPI kernels, run on this machine; and conclusions from their reports."""
 
 import json
 import os

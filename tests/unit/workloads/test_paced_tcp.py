@@ -1,4 +1,4 @@
-"""Paced writes over TCP: every byte is accounted for, and so is time without progress."""
+"""Paced writes over TCP: an account of every byte, and of time without progress."""
 
 import signal
 import socket
@@ -41,7 +41,7 @@ def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
     wait_until(sending.exists)
     time.sleep(0.3)  # timed: the stream is under way
     receiver.send_signal(signal.SIGSTOP)
-    time.sleep(0.5)  # timed: the silence that is reported
+    time.sleep(0.5)  # timed: the silence to be reported
     receiver.send_signal(signal.SIGCONT)
     time.sleep(0.3)  # timed: the stream goes on
     sender.terminate()

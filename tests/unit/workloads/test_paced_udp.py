@@ -38,7 +38,7 @@ def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: 
     heard = report_as(paced_udp.ReceiveReport, read_report(rx))
     assert (sent.sent, sent.refused) == (500, 0)
     assert (heard.received, heard.lost, heard.duplicates, heard.complete) == (500, 0, 0, True)
-    # 500 datagrams at 1000/s take half a second; never less, however late the sender wakes.
+    # 500 datagrams at 1000/s take half a second; never less, for any delay of the sender.
     assert sent.finished_s - sent.started_s >= 0.49
     assert heard.median_delay_ms is not None
     assert heard.p99_delay_ms is not None
@@ -66,7 +66,7 @@ def test_both_ends_write_their_report_when_terminated(tmp_path: Path) -> None:
     sent = report_as(paced_udp.SendReport, read_report(tx))
     heard = report_as(paced_udp.ReceiveReport, read_report(rx))
     assert 0 < sent.sent < 100000
-    # Another stream's datagrams are strangers, its closing word too.
+    # Another stream's datagrams are strangers, including its closing word.
     assert heard.received == 0
     assert heard.foreign >= sent.sent
     assert not heard.complete
@@ -80,7 +80,7 @@ def test_a_late_sender_moves_its_timetable_instead_of_bursting(
 
     def sleep(seconds: float) -> None:
         clock["now"] += seconds
-        if clock["now"] > 0.1:  # the machine was elsewhere, once
+        if clock["now"] > 0.1:  # the machine stopped the process, once
             clock["now"] += clock["stall"]
             clock["stall"] = 0.0
 

@@ -1,4 +1,4 @@
-"""What a server heard of another: losses, late ones, and senders that the machine has stopped."""
+"""A server's received probes: losses, late datagrams, and senders stopped by the machine."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ PERIOD_S = 0.5
 
 @pytest.mark.quiet("flows that last for half a second")
 def test_flows_go_elsewhere_when_their_time_is_over(tmp_path: Path) -> None:
-    """Server 0 sends to 1, then to 2, then to nobody; what they receive says when.
+    """Server 0 sends to 1, then to 2, then to no server; the received bytes show the times.
 
-    The first period begins when all are ready, however long that takes.
+    The first period begins when all servers are ready.
     """
     ports = [free_port() for _ in range(3)]
     to = [f"127.0.0.1:{port}" for port in ports]

@@ -44,7 +44,7 @@ def test_every_byte_is_receipted(tmp_path: Path) -> None:
         send += ["--ready", str(prepared), "--begin", str(begin)]
         sender = subprocess.Popen([sys.executable, "-m", MODULE, *send])
         _await(prepared, sender)
-        time.sleep(0.2)  # timed: as while others get ready
+        time.sleep(0.2)  # timed: as while other servers get ready
         begin_s = time.monotonic() + 0.1  # timed: all begin at that time
         write_moment(begin, begin_s)
         assert sender.wait(PATIENCE_S) == 0
@@ -89,7 +89,7 @@ def test_a_transfer_that_is_cut_off_fails() -> None:
 
 
 def _small_buffer_server() -> socket.socket:
-    """Takes in little that its application does not read."""
+    """A receiver that accepts little data that its application does not read."""
     server = socket.socket()
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     server.bind(("127.0.0.1", 0))
@@ -146,7 +146,7 @@ def test_units_follow_each_other() -> None:
         finally:
             server.shutdown()
             thread.join(PATIENCE_S)
-    assert done.size_bytes == 250_001  # the receipt is for all of them
+    assert done.size_bytes == 250_001  # the receipt covers all transfers
 
 
 def test_data_that_is_made_slowly_comes_slowly() -> None:
@@ -164,7 +164,7 @@ def test_data_that_is_made_slowly_comes_slowly() -> None:
 
 @pytest.mark.quiet("measures how long a transfer takes")
 def test_who_waits_leaves_his_share_of_the_disk_to_the_others() -> None:
-    """Alone, the one that is not read takes 1 s to make its data, at half of the disk's rate."""
+    """Alone, the unread transfer takes 1 s to make its data, at half of the disk's rate."""
     rate_mbps, size_bytes = 4.0, 500_000
     with Receiver(("127.0.0.1", 0), Counting) as server, _small_buffer_server() as deaf:
         threading.Thread(target=server.serve_forever).start()

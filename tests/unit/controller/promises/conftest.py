@@ -1,4 +1,4 @@
-"""A stage for reservations, on which the check of paths may wait."""
+"""A stage for reservations, on which the check of paths can be held up."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -37,7 +37,7 @@ def stage(journal):
 
 @pytest.fixture
 def shut(monkeypatch, journal, door):
-    """A stage on which the check of paths comes to the door."""
+    """A stage on which the check of paths waits at the door."""
     shut_vlans(monkeypatch, door)
     stage = Stage(journal)
     stage.ledger.network.settle(STANDING)

@@ -35,15 +35,15 @@ from tests.waiting import HANGS_S, PATIENCE_S
 FABRIC = small_fabric(racks=4, planes=1)
 POLICY = Policy(planning_budget_ms=300, planning_grace_ms=1700)
 STANDING = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
-"""What nobody reserved, and TO_R3 needs the port of."""
+"""A path without a reservation, whose port TO_R3 needs."""
 TO_R3 = ReservationRequest("h11", "r3", 40.0)
 SOON_S = HANGS_S
-"""What waits for nobody takes milliseconds; what waits for a door, DOOR_S."""
+"""Without a wait, a call takes milliseconds; a wait at a door takes DOOR_S."""
 DOOR_S = PATIENCE_S
 
 
 class Door:
-    """Whoever comes to it waits until it is open."""
+    """A call waits here until the door is open."""
 
     def __init__(self):
         self._open = threading.Event()
@@ -57,7 +57,7 @@ class Door:
 
 
 class Stage:
-    """Reservations with their ledger, journal and planning; devices that do as they are told."""
+    """Reservations with their ledger, journal and planning; devices that carry out every change."""
 
     def __init__(self, journal, fabric=FABRIC, policy=POLICY, paths_per_pair=16):
         self.fabric, self.journal = fabric, journal
@@ -66,7 +66,7 @@ class Stage:
         self.blocked = self.blocked_with_all_planes = frozenset()
         self.awaited = frozenset()
         self.refusal = ""
-        """Why traffic of r1's reservations can't take its circuits."""
+        """Reason why traffic of r1's reservations can't take its circuits."""
         self.jobs = queue.SimpleQueue()
         steering = substrate_of(fabric).steering
         switches = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
@@ -149,7 +149,7 @@ class Stage:
             do(self.jobs.get()())
 
     def told(self):
-        """All that others see of reservations."""
+        """All parts of a reservation that other rooms see."""
         return self.ledger.bookings.all(), self.ledger.bookings.pins(), self.ledger.events.last
 
     def on_disk(self):
@@ -168,7 +168,7 @@ class Disk(SqliteJournal):
 
 
 def shut_vlans(monkeypatch, door, failing=None):
-    """Whoever chooses VLAN-IDs comes to the door, and is refused behind it if ``failing``."""
+    """The choice of VLAN-IDs waits at the door, and is refused behind the door if ``failing``."""
     real = single_paths.marks_of
 
     def marks_of(fabric):
@@ -191,14 +191,14 @@ def shut_vlans(monkeypatch, door, failing=None):
 
 
 def change(stage, state):
-    """What the end of a reconfiguration asks of the ledger."""
+    """The calls of a reconfiguration's end to the ledger."""
     stage.ledger.network.settle(state)
     stage.ledger.reservations.save("reconfigured")
 
 
 @contextmanager
 def planner_of(stage, *, stopped=False):
-    """One that has begun; ``stopped``: and does not answer any more."""
+    """A planner process; ``stopped``: without answers."""
     stage.planner.start()
     try:
         stage.planner.for_pins(NetworkState(), (), (), urgent=True)

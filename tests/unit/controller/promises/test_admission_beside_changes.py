@@ -58,13 +58,15 @@ def test_a_change_under_way_does_not_wait_for_an_admission(shut, door, pool):
 
 
 def test_no_algorithm_holds_up_an_admission_or_a_change(monkeypatch, journal, door, pool):
-    """One that never ends: what is reserved needs none, and nobody else's path is a promise."""
+    """An endless path choice: reserved paths need no choice, and other pairs' paths are no
+    promise.
+    """
     endless = Entry(lambda *_arguments: door.pass_through(), "", "")
     monkeypatch.setattr(algorithms, "ENTRIES", {**ENTRIES, "endless": endless})
     stage = Stage(journal, policy=replace(POLICY, algorithm="endless"))
     stage.ledger.network.settle(STANDING)
     admission = pool.submit(stage.reservations.reserve, TO_R3)
-    wait([admission], 1.0)  # timed: the change comes meanwhile, or after it
+    wait([admission], 1.0)  # timed: the change comes during or after the check
     pool.submit(change, stage, STANDING).result(SOON_S)
     assert admission.result(SOON_S).state is State.ACTIVATING
 
@@ -82,7 +84,7 @@ def test_a_preview_waits_for_nobody_and_leaves_no_trace(shut, door, pool, journa
 
 
 def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
-    """The first of a group is entered when the second is looked at, and found too much."""
+    """The first entry of a group is booked when the second is checked, and refused."""
     ready, asked = stage.reach.ready_switches(), []
 
     def ready_switches():
@@ -97,7 +99,7 @@ def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
     admission = pool.submit(stage.reservations.reserve_all, group, all_or_nothing=True)
     assert door.reached.wait(SOON_S)
     seen = pool.submit(stage.told)
-    wait([seen], 0.5)  # timed: nobody sees anything meanwhile
+    wait([seen], 0.5)  # timed: no reservation is visible meanwhile
     door.open()
     assert seen.result(SOON_S) == before
     with pytest.raises(AdmissionError, match="and 70 Mb/s are reserved already"):
@@ -115,7 +117,7 @@ def test_a_refused_group_names_no_reservation_that_never_was(stage):
 
 
 def test_what_was_checked_on_other_ground_is_decided_again(monkeypatch, journal, door, pool):
-    """The port that it was to have goes out of use: it has the other one."""
+    """The chosen port goes out of use: the reservation gets the other port."""
     shut_vlans(monkeypatch, door)
     stage = Stage(journal, small_fabric(racks=4, planes=2))
     admission = pool.submit(stage.reservations.reserve, TO_R3)
@@ -235,7 +237,7 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
     )
     gone, stays = group.admitted
 
-    def hold_reserved():  # between the network's move and what the ledger is told of it
+    def hold_reserved():  # between the network's move and the ledger's update
         stage.upkeep.hold_reserved = lambda: None
         stage.reservations.release(gone.id)
 
@@ -247,7 +249,7 @@ def test_one_that_is_let_go_as_it_is_brought_up_keeps_no_other_from_it(journal):
 
 
 def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
-    """While a conductor brings up and takes down what is promised, and the referee looks on."""
+    """While a conductor brings paths up and down, and the referee checks."""
     fabric = small_fabric(racks=4, planes=2)
     stage = Stage(journal, fabric)
     stage.ledger.network.settle(state_of(fabric, NetworkState(), *parallel_paths(fabric)[:1]))
@@ -275,7 +277,7 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
                 outcomes.append(None)
             if len(mine) > 2 or (mine and rng.random() < 0.3):
                 gone = mine.pop(rng.randrange(len(mine)))
-                with suppress(LifecycleError):  # it gave way to another client's
+                with suppress(LifecycleError):  # preempted by another client's reservation
                     stage.reservations.release(gone)
 
     def look():

@@ -1,4 +1,4 @@
-"""Reservations of a group begin and end together, with as much work for many as for one."""
+"""Reservations of a group begin and end together, with the work of a single reservation."""
 
 from dataclasses import replace
 

@@ -26,8 +26,8 @@ DOWN = "OCS p2 is down (10.1.2.3:3083: connection refused)"
 
 @pytest.fixture
 def without_p2(journal):
-    """r1 and r2 have 60 of 100 Mb/s for somebody, and one of three optical switches is down; r1 has
-    no port on the last one, which is in quarantine.
+    """r1 and r2 have another reservation of 60 of 100 Mb/s, and one of three optical switches is
+    down; r1's port on the last switch is in quarantine.
     """
     stage = Stage(journal, small_fabric(racks=4, planes=3))
     out = {port.id for port in stage.fabric.ports_of(RackId(0)) if port.plane == 2}
@@ -56,7 +56,7 @@ def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_an
 
 
 def test_a_switch_that_is_down_is_not_blamed_where_it_would_give_no_room(without_p2):
-    """A pair has one path, and r1 has no port on that switch but one in quarantine."""
+    """A pair has one path, and r1's only port on that switch is in quarantine."""
     told = without_p2.told()
     request = ReservationRequest("r1", "r3", 50.0)
     with pytest.raises(NoRoom):
@@ -141,7 +141,7 @@ def test_a_reservation_whose_rules_a_switch_refuses_fails_and_leaves_no_path(sta
 
 
 def test_an_active_reservation_fails_where_a_switch_comes_to_refuse_its_rules(stage):
-    """It has connected anew, and has less room than before."""
+    """The switch has connected anew, with less room than before."""
     stage.ledger.network.settle(NetworkState())
     requests = (replace(TO_R3, src="r1"), replace(TO_R3, src="r2", dst="r4"))
     refused, other = map(stage.reservations.reserve, requests)

@@ -1,4 +1,4 @@
-"""Requests over many connections of the REST server at once: nothing is promised twice."""
+"""Requests over many connections of the REST server at once: no double bookings."""
 
 import random
 import time
@@ -21,7 +21,7 @@ CREATED, REFUSED = 201, 409
 
 
 def bodies(start):
-    """Shapes, rates and bytes for the same time, far more than the circuits carry."""
+    """Shapes, rates and bytes for the same time, far beyond the circuits' capacity."""
     rng = random.Random(57)
     at = {"start_unix_s": start, "end_unix_s": start + 100}
     for number in range(120):

@@ -1,4 +1,4 @@
-"""Previews and starts of reservations, with a planner that answers late or not at all."""
+"""Previews and starts of reservations, with a late or silent planner."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ def test_a_preview_says_what_else_would_move(journal):
 
 
 def test_what_begins_does_so_without_an_answer_of_the_planner(stage):
-    """The pair that gives way stays electrical then."""
+    """The displaced pair stays electrical then."""
     reservation = stage.reservations.reserve(TO_R3)
     with planner_of(stage, stopped=True):
         stage.conduct()

@@ -21,7 +21,9 @@ from .stage import TO_R3, Stage
 
 
 def test_a_leader_that_ends_leaves_what_it_has_not_begun_to_the_next_one(journal):
-    """It ends the job under way, whose reservations begin together, and begins no other job."""
+    """The controller ends the job under way, whose reservations begin together, and begins no other
+    job.
+    """
     fabric = small_fabric(racks=4, planes=2)
     stage = Stage(journal, fabric)
     several = [TO_R3, replace(TO_R3, src="h21", dst="r4"), replace(TO_R3, src="h31", dst="r4")]

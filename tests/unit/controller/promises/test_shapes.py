@@ -1,4 +1,4 @@
-"""The controller's admission of shapes: with bundles, and without a trace of what was tried."""
+"""The controller's admission of shapes: with bundles, and without traces of failed trials."""
 
 import re
 import threading
@@ -34,7 +34,7 @@ def rooms():
 
 
 def admit(rooms, pattern, mbps, **more):
-    """Ask for a shape that begins later: no switch is connected now."""
+    """Request a shape with a later start: no switch is connected now."""
     wish = ReservationRequest("", "", 0.0, start_unix_s=time.time() + PATIENCE_S, **more)
     made = rooms.shapes.reserve(pattern_request(pattern, FOUR, mbps, wish))
     return shape_of(LOADED.fabric, made.admitted)

@@ -1,4 +1,4 @@
-"""What follows from mirrors, ToRs' VLANs and relays of the simulated network."""
+"""Consequences of mirrors, ToRs' VLANs and relays in the simulated network."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tests.unit.reconfiguration.simulation.network import Network
 
 Way = tuple[VlanId, int]
-"""A tag, and the port by which frames with it leave the switch that steers."""
+"""A tag, and the port by which tagged frames leave the steering switch."""
 Sent = tuple[tuple[RackId, Way], ...]
-"""Racks that are sent to by circuit, each with a way; several ways to one are several entries."""
+"""Racks reached by circuit, each with a way; several ways to a rack are several entries."""
 Link = tuple[OpticalPort, OpticalPort, bool]
-"""Two ports that light joins; True: in both directions."""
+"""Two ports joined by light; True: in both directions."""
 
 
 def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
@@ -26,7 +26,7 @@ def root(tree: dict[RackId, RackId], rack: RackId) -> RackId:
 
 
 class Wiring:
-    """What follows from mirrors, ToRs' VLANs and relays, as long as these stay as they are."""
+    """Consequences of mirrors, ToRs' VLANs and relays, as long as these stay unchanged."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -37,12 +37,12 @@ class Wiring:
         self._arrives: dict[tuple[Way, RackId, RackId], bool] = {}
         self._dark: dict[frozenset[VlanId], frozenset[PortId]] = {}
         self.seen: dict[str, Sent] = {}
-        """By server, what it sent when somebody last saw all of it arrive."""
+        """By server, its rules when a check last showed the arrival of all its frames."""
         self.all_seen: object = None
-        """:meth:`Network.senders` when all that they sent was last seen to arrive."""
+        """:meth:`Network.senders` when a check last showed the arrival of all frames."""
 
     def holds(self) -> bool:
-        """Whether all of it is as it was."""
+        """True if nothing has changed."""
         network = self._network
         return (
             self._mirrors == network.mirrors
@@ -75,7 +75,7 @@ class Wiring:
         return root(tree, here) == root(tree, there)
 
     def dark(self, vlans: Collection[VlanId]) -> frozenset[PortId]:
-        """Ports without light that are in any of these VLANs."""
+        """Ports without light in any of these VLANs."""
         key = frozenset(vlans)
         if key not in self._dark:
             lit = {
