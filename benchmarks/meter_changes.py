@@ -20,11 +20,11 @@ from typing import Final
 
 from apps.controller.refills import Refills, borne
 from benchmarks._report import Result, report, run_benchmark
-from drivers.codecs.openflow.meters import STRICT, AddMeter, SetMeter, encode_meter_changes
+from drivers.codecs.openflow.meters import AddMeter, SetMeter, burst_kbit, encode_meter_changes
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UnixStream
 from hydra.model import Circuit, PlaneId, PortId, RackId
-from hydra.sharing.policing import USABLE, Aggregate, Link
+from hydra.sharing.policing import STRICT, USABLE, Aggregate, Link
 from mininet_scenarios.testbed import open_vswitch
 
 BRIDGE: Final = "hyMtor"
@@ -155,7 +155,7 @@ def passed(
             new = borne(old, wanted, ROUTES, may, lambda a, b: a != b)
             if refills is not None:
                 for aggregate, mbps in new.items():
-                    refills.charge(ROUTES[aggregate], STRICT.kbit(mbps) / 1000)
+                    refills.charge(ROUTES[aggregate], burst_kbit(mbps, STRICT) / 1000)
             set_meters(
                 session,
                 [SetMeter(SENDERS.index(aggregate) + 1, mbps) for aggregate, mbps in new.items()],

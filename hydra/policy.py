@@ -341,7 +341,7 @@ class Policy:
     """If a stage with a single move exceeds the room of a rack: the stage is made and announced, or
     the change is refused, or the change waits for `beyond_hours`.
     """
-    beyond_hours: Annotated[str, MinLen(11), Taken.AT_ONCE] = "02:00-05:00"
+    beyond_hours: Annotated[str, Taken.AT_ONCE] = "02:00-05:00"
     """Hours of the day, by the clock of the controller's machine, for stages without room: with
     `at-hours`, the stages are made and announced then.
     """

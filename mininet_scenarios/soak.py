@@ -212,7 +212,8 @@ class Soak:
     def _follow(self) -> None:
         """Follow events, and go away in the middle of the stream."""
         with self._http() as http, http.stream("GET", "/v1/events") as answer:
-            next(answer.iter_raw())
+            if not next(answer.iter_raw(), b""):
+                raise ScenarioError("the stream of events ended before its first event")
 
     def _reload(self) -> None:
         with self._http() as http:

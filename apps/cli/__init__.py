@@ -9,7 +9,7 @@ import errno
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,7 @@ import click
 
 from apps.cli.command import write_section
 from hydra import __version__
-from hydra.plugins import Unusable, load_point
+from hydra.plugins import Unusable, load_point, points_of
 
 _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and describe its contents."),
@@ -152,7 +152,7 @@ class _LazyGroup(click.Group):
 
 def _contributed() -> dict[str, EntryPoint]:
     """Commands of other packages, by name; hydra's own commands can't be replaced."""
-    found = entry_points(group=_CONTRIBUTED)
+    found = points_of(_CONTRIBUTED)
     return {point.name: point for point in found if point.name not in {*_COMMANDS, *_ALSO}}
 
 

@@ -182,12 +182,9 @@ def answered(command: Callable[..., Iterator[object]]) -> Callable[..., None]:
     @wraps(command)
     def asked(*, url: str, as_json: bool, **given: object) -> None:
         with ControllerClient(url) as client:
-            answer = command(client, **given)
-            document = next(answer)
-            if as_json:
-                print_json(document)
-                return
-            for _ in answer:
-                pass
+            for document in command(client, **given):
+                if as_json:
+                    print_json(document)
+                    return
 
     return asked

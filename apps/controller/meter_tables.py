@@ -10,10 +10,7 @@ from typing import Final, TypeVar
 
 from apps.controller.shares import Offer
 from drivers.codecs.openflow.meters import (
-    LENIENT,
-    STRICT,
     AddMeter,
-    Burst,
     MeterChange,
     MeterCounters,
     RemoveMeter,
@@ -35,6 +32,7 @@ from hydra.sharing.policing import (
     Holdings,
     Tally,
     aggregate_rules,
+    burst_of,
     electrical_rule,
     tally_rules,
 )
@@ -177,10 +175,6 @@ def is_news(old_mbps: float, new_mbps: float) -> bool:
     if isinf(old_mbps) or isinf(new_mbps):
         return old_mbps != new_mbps
     return abs(new_mbps - old_mbps) > _WORTH_TELLING * old_mbps
-
-
-def burst_of(aggregate: Aggregate) -> Burst:
-    return LENIENT if aggregate.reserved else STRICT
 
 
 def offers_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
@@ -22,7 +21,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import DatapathId, Fabric, NetworkState, Pair
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.change_result import ChangeResult
-from hydra.reconfiguration.commands import Batch
+from hydra.reconfiguration.commands import Batch, next_batch
 from hydra.reconfiguration.course_choice import MOST_COURSES, having, onward
 from hydra.reconfiguration.course_choice import Course as WayCourse
 from hydra.reconfiguration.executor import Execution, rest
@@ -310,11 +309,10 @@ class Mover:
 
         try:
             steps = execution.run()
-            with suppress(StopIteration):
-                batch = next(steps)
-                while True:
-                    note(batch)
-                    batch = steps.send(await performed(batch))
+            batch = next_batch(steps)
+            while batch is not None:
+                note(batch)
+                batch = next_batch(steps, await performed(batch))
             self._break_off_with_others()
         except Exception as error:
             self._broken_off_by = error

@@ -21,7 +21,6 @@ from apps.controller.meter_tables import (
     MeterTables,
     added_meters,
     affected,
-    burst_of,
     differing,
     is_news,
     missing,
@@ -39,6 +38,7 @@ from drivers.codecs.openflow.meters import (
     MeterChange,
     RemoveEveryMeter,
     SetMeter,
+    burst_kbit,
 )
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
@@ -46,7 +46,7 @@ from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
 from hydra.sharing.parted_holdings import exchanged
-from hydra.sharing.policing import Aggregate
+from hydra.sharing.policing import Aggregate, burst_of
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
@@ -372,8 +372,8 @@ class Policing(HeldTables):
         for aggregate in changed:
             links = self._holdings.routes[aggregate]
             if links:
-                mbit = burst_of(aggregate).kbit(self._allowed_mbps[aggregate]) / 1000
-                self._refills.charge(links, mbit)
+                kbit = burst_kbit(self._allowed_mbps[aggregate], burst_of(aggregate))
+                self._refills.charge(links, kbit / 1000)
 
     def _rate_changes(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:
         changes: dict[DatapathId, list[MeterChange]] = {}

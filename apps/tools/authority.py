@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from ipaddress import ip_address
@@ -102,7 +103,7 @@ def renew(
     if old.public_key() != key.public_key():
         raise HydraError(f"{file} is not the certificate of {name}.key: nothing was renewed")
     names = _names_in(old) if hosts is None else list(map(_general_name, hosts))
-    use = _use_of(old) if use is None else use
+    use = _use_of(old, file) if use is None else use
     new = _certificate(authority, name, key.public_key(), names, use, days, now)
     try:
         with replacing(file, 0o644) as stream:
@@ -160,9 +161,15 @@ def _names_in(certificate: x509.Certificate) -> list[x509.GeneralName]:
     return list(found.value)
 
 
-def _use_of(certificate: x509.Certificate) -> Use:
-    found = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
-    return next(use for use, usage in _USAGE.items() if usage in found.value)
+def _use_of(certificate: x509.Certificate, file: Path) -> Use:
+    """Raises HydraError for a certificate for neither use, made by another authority."""
+    usages: Collection[x509.ObjectIdentifier] = ()
+    with suppress(x509.ExtensionNotFound):
+        usages = tuple(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    for use, usage in _USAGE.items():
+        if usage in usages:
+            return use
+    raise HydraError(f"{file} is for neither servers nor clients: add --use server or --use client")
 
 
 def _builder(

@@ -65,10 +65,10 @@ def select_rows(
     results = iter(session.transact(operations, call))
     found = {}
     for name, ids in uuids.items():
-        rows = [row for _ in ids for row in next(results)["rows"]]
-        if len(rows) != len(ids):
-            raise RefusedError(f"port {name} was replaced meanwhile")
         try:
+            rows = [row for _ in ids for row in next(results)["rows"]]
+            if len(rows) != len(ids):
+                raise RefusedError(f"port {name} was replaced meanwhile")
             found[name] = reading.made(rows)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise SessionLostError(f"the record of port {name} is malformed: {error}") from error

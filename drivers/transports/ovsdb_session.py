@@ -167,7 +167,9 @@ class OvsdbSession:
         self._answer(self._request("echo", []), call)
 
     def transact(self, operations: Sequence[bytes], call: Call) -> list[dict[str, Any]]:
-        """Results of operations, all carried out or none. Raises RefusedError."""
+        """A result for each operation; all are carried out, or none. Raises RefusedError, and
+        SessionLostError for an answer with fewer results.
+        """
         reply = self._answer(self.begin(operations), call)
         if reply["error"] is not None:
             raise RefusedError(_said(reply["error"]))
@@ -175,6 +177,8 @@ class OvsdbSession:
             if result and "error" in result:
                 raise _REFUSALS.get(result["error"], RefusedError)(_said(result))
         found: list[dict[str, Any]] = reply["result"]
+        if len(found) < len(operations):
+            raise SessionLostError(f"{len(operations)} operations have {len(found)} results")
         return found
 
     def wait_until(self, done: Callable[[], bool], call: Call) -> None:

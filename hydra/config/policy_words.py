@@ -85,10 +85,10 @@ def _allowed(key: PolicyKey) -> str:
                 parts.append(f"`{word}`")
             case {"type": "null"}:
                 parts.append("null")
-            case {"minLength": 11}:
-                parts.append("`HH:MM-HH:MM`")
             case {"minLength": 1}:
                 parts.append("a name")
+            case {"type": "string"}:
+                parts.append("`HH:MM-HH:MM`")
             case _:
                 raise ValueError(f"{key.name}: no words for {option}")
     return ", ".join(parts)

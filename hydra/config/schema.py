@@ -398,7 +398,7 @@ def _remove(data: dict[str, Any], path: Path) -> None:
 _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "string_type": "must be text, got {input}: put the value in quotes",
-    "string_too_short": "must have at least {min_length} characters, got {input}",
+    "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be one line without tabs, got {input}",
     "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
@@ -428,8 +428,6 @@ def _message(item: Mapping[str, Any]) -> str:
     if item["type"] == "string_type" and isinstance(item["input"], list | dict):
         given_kind = "a list" if isinstance(item["input"], list) else "a section"
         return f"must be one text, got {given_kind} ({given}): write a single value"
-    if not item["input"] and item["type"] == "string_too_short":
-        return "must not be empty"
     kind = (
         "section_for_list"
         if item["type"] == "list_type" and isinstance(item["input"], dict)

@@ -270,6 +270,14 @@ Course = Generator[Batch, Sequence[Outcome[Any]], _ResultT]
 Steps = Course[None]
 
 
+def next_batch(course: Steps, outcomes: Sequence[Outcome[Any]] | None = None) -> Batch | None:
+    """Resume a course with the last batch's outcomes (None: start); None at the course's end."""
+    try:
+        return next(course) if outcomes is None else course.send(outcomes)
+    except StopIteration:
+        return None
+
+
 def ask(
     step: str, command: Asks[_ValueT], *, alone: bool = False, beside: bool = False
 ) -> Course[Outcome[_ValueT]]:

@@ -114,13 +114,13 @@ class Ways:
         if most > 1 and self.in_light:
             if (near := shifting.reached()) is not None:
                 return Course(near, True, off)
-            if (course := self._opening(shifting, most, had)) is not None:
+            if (course := self._moving_aside(shifting, most, had)) is not None:
                 return course
         moving = moving_pairs(state, target)
         leaving = moving.intersection(paths_by_pair(state, moving)) - self.conditions.diverted
         return Course(target, False, off | leaving)
 
-    def _opening(self, shifting: Shifting, most: int, had: frozenset[Pair]) -> Course | None:
+    def _moving_aside(self, shifting: Shifting, most: int, had: frozenset[Pair]) -> Course | None:
         """The course in which pairs make way for other pairs; None if diverting all pairs costs
         less.
         """
@@ -144,10 +144,10 @@ class Ways:
             wanted=wanted,
             by_hand=self.conditions.by_hand,
         )
-        openings = AsideSearch(
+        search = AsideSearch(
             board=board, spare=spare, start=start, moving=shifting.moving, had=had, most=most
         )
-        move = openings.best()
+        move = search.best()
         if move is None:
             return None
         try:

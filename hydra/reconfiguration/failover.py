@@ -25,6 +25,8 @@ LOG: Final = logging.getLogger("hydra.switches")
 
 
 class Failover:
+    """Courses that take traffic off dead circuits before a change withdraws the circuits."""
+
     def __init__(self, switches: Switches, protection: Protection = UNPROTECTED) -> None:
         self._switches, self._protection = switches, protection
 

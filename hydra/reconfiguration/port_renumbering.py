@@ -26,6 +26,8 @@ LOG: Final = logging.getLogger("hydra.switches")
 
 
 class PortRenumbering:
+    """Courses that rewrite rules after a switch has numbered its ports anew."""
+
     def __init__(self, switches: Switches) -> None:
         self._switches = switches
 

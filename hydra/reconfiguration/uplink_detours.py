@@ -11,6 +11,8 @@ from hydra.reconfiguration.switches import Switches, reachable_on
 
 
 class UplinkDetours:
+    """Courses that follow the state of servers' uplinks, and of their ports at the ToR."""
+
     def __init__(self, switches: Switches) -> None:
         self._switches = switches
 

@@ -56,6 +56,28 @@ class Tally(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Burst:
+    """Size of the burst that a meter lets pass."""
+
+    time_ms: float
+    """Length of the burst at the meter's rate."""
+    least_kbit: int
+
+
+STRICT: Final = Burst(8.0, 640)
+"""Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
+kB, since TCP hands over a few dozen frames at once, at any rate.
+"""
+LENIENT: Final = Burst(20.0, 1024)
+"""Burst that may come late and all at once, when a vswitch had no processor for a moment."""
+
+
+def burst_of(aggregate: Aggregate) -> Burst:
+    """The burst of an aggregate's meter."""
+    return LENIENT if aggregate.reserved else STRICT
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """A reservation in one direction."""
 

@@ -19,6 +19,7 @@ from hydra.reconfiguration.commands import (
     Pause,
     StageRules,
     Steps,
+    next_batch,
 )
 from hydra.reconfiguration.diverting import away, divert
 from hydra.reconfiguration.gate import gate, tag_last
@@ -126,13 +127,10 @@ class Padded(Cycle):
 
     def _play(self, run: Run, course: Steps) -> Steps:
         padding = _Padding(run, self._rules)
-        try:
-            batch = next(course)
-            while True:
-                commands = tuple(padding.of(batch.step, command) for command in batch.commands)
-                batch = course.send((yield replace(batch, commands=commands)))
-        except StopIteration:
-            pass
+        batch = next_batch(course)
+        while batch is not None:
+            commands = tuple(padding.of(batch.step, command) for command in batch.commands)
+            batch = next_batch(course, (yield replace(batch, commands=commands)))
         yield from _forget_earlier(run)
 
 

@@ -190,11 +190,12 @@ class EmulatedOcs:
             raise BusyPortError(f"port {port} is connected already")
         taken_egress = set(self._cross_connects.values())
         if port <= self.size:
-            free = (e for e in range(2 * self.size, self.size, -1) if e not in taken_egress)
-            pair = (port, next(free))
+            free = [e for e in range(self.size + 1, 2 * self.size + 1) if e not in taken_egress]
         else:
-            free = (i for i in range(self.size, 0, -1) if i not in self._cross_connects)
-            pair = (next(free), port)
+            free = [i for i in range(1, self.size + 1) if i not in self._cross_connects]
+        if not free:
+            raise BusyPortError("all ports of the other side are connected already")
+        pair = (port, free[-1]) if port <= self.size else (free[-1], port)
         self._foreign[pair[0]] = pair[1]
         self._start_move([], [pair])
         return pair

@@ -214,7 +214,9 @@ class GnmiServer(RelayedServer):
 
     def _update(self, path: _Message, encoding: str, value: object) -> _Message:
         names = [element.name.rpartition(":")[2] for element in path.elem]
-        module = next(_MODULES[name] for name in reversed(names) if name in _MODULES)
+        module = next((_MODULES[name] for name in reversed(names) if name in _MODULES), None)
+        if module is None:
+            raise _Bad(grpc.StatusCode.NOT_FOUND, f"no container at {'/'.join(names)}")
         if self._switch.make.wraps:
             is_entry = names[-1] == "interface" and isinstance(value, dict)
             value = {names[-1]: [value] if is_entry else value}

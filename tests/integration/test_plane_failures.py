@@ -16,6 +16,9 @@ from .live import on_one_substrate, wait_until
 
 pytestmark = [pytest.mark.takes(120), pytest.mark.ovs]
 
+_ATTEMPTS = 25
+"""A path beside a looped plane was given up in 15 of 21 changes on a busy machine."""
+
 
 @pytest.mark.parametrize(
     ("shipped", "fault", "metric", "step", "kind"),
@@ -213,21 +216,29 @@ def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
 def test_a_plane_that_lies_costs_no_frame_of_paths_that_come_up_beside_it(network):
     """Paths of one change share a VLAN-ID. Their ToRs have learned servers at the wrong ports: at a
     looped port, and where frames from there arrive.
+
+    The loop may cost the probes of the other path, too. The frames of a path that was given up took
+    no circuit, so the change is made again until the path is in use.
     """
-    network.testbed.ocs("p2").admin.fault(FaultKind.LOOP)
-    with (
-        paced_stream(network.stage, "h21", "h11", pps=1000, payload_bytes=200) as there,
-        paced_stream(network.stage, "h12", "h21", pps=500, payload_bytes=200) as back,
-    ):
-        with pytest.raises(ControllerError, match="no probe came through h11 to h31"):
-            network.client.apply(
-                {"p1": [("r1", "r2")], "p2": [("r1", "r3")]}, paths=[["r2", "r1", "r3"]]
-            )
-        results = there.stop(), back.stop()
-    assert network.planes_between("r1", "r2") in {("p1",), ()}  # its probes may be lost, too
-    assert network.planes_between("r1", "r3") == ()
-    assert network.lost_but_in_queues(*results) == 0
-    assert network.everyone_reaches_everyone()
+    for _ in range(_ATTEMPTS):
+        network.testbed.ocs("p2").admin.clear()
+        network.give_everything_back()
+        network.testbed.ocs("p2").admin.fault(FaultKind.LOOP)
+        with (
+            paced_stream(network.stage, "h21", "h11", pps=1000, payload_bytes=200) as there,
+            paced_stream(network.stage, "h12", "h21", pps=500, payload_bytes=200) as back,
+        ):
+            with pytest.raises(ControllerError, match="no probe came through h11 to h31"):
+                network.client.apply(
+                    {"p1": [("r1", "r2")], "p2": [("r1", "r3")]}, paths=[["r2", "r1", "r3"]]
+                )
+            results = there.stop(), back.stop()
+        assert network.planes_between("r1", "r3") == ()
+        assert network.lost_but_in_queues(*results) == 0
+        assert network.everyone_reaches_everyone()
+        if network.planes_between("r1", "r2"):
+            break
+    assert network.planes_between("r1", "r2") == ("p1",)
 
 
 @on_one_substrate

@@ -14,6 +14,7 @@ from typing import Final
 
 from drivers.codecs.openflow.messages import encode, encode_multipart_request
 from drivers.codecs.openflow.statistics import NOT_COUNTED, MalformedReplyError
+from hydra.sharing.policing import STRICT, Burst
 
 TYPE_METER_MOD: Final = 29
 MULTIPART_METER: Final = 9
@@ -32,27 +33,6 @@ _BAND: Final = struct.Struct("!HHIxxxx")
 _BAND_STATS: Final = struct.Struct("!QQ")
 """Packets and bytes."""
 _MOST_KBPS: Final = 2**32 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """Size of the burst that a meter lets pass."""
-
-    time_ms: float
-    """Length of the burst at the meter's rate."""
-    least_kbit: int
-
-    def kbit(self, mbps: float) -> int:
-        """Size of the bucket of a meter with the given rate."""
-        return max(self.least_kbit, int(rate_kbps(mbps) * self.time_ms / 1000))
-
-
-STRICT: Final = Burst(8.0, 640)
-"""Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
-kB, since TCP hands over a few dozen frames at once, at any rate.
-"""
-LENIENT: Final = Burst(20.0, 1024)
-"""Burst that may come late and all at once, when a vswitch had no processor for a moment."""
 
 
 class _Command(IntEnum):
@@ -120,12 +100,17 @@ def _meter_mod(command: _Command, number: int, xid: int, band: bytes = b"") -> b
 
 
 def _band(mbps: float, burst: Burst) -> bytes:
-    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, rate_kbps(mbps), burst.kbit(mbps))
+    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, rate_kbps(mbps), burst_kbit(mbps, burst))
 
 
 def rate_kbps(mbps: float) -> int:
     """The rate in kb/s that the meter gets."""
     return int(min(max(1.0, mbps * 1000), _MOST_KBPS))
+
+
+def burst_kbit(mbps: float, burst: Burst) -> int:
+    """Size of the bucket of a meter with the given rate."""
+    return max(burst.least_kbit, int(rate_kbps(mbps) * burst.time_ms / 1000))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,23 +5,15 @@ from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
 from apps.cli import hydra
-from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra.model import Fabric
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.rest.fake_service import FakeService
 
-from . import DEMO
 from .jobs import away, network, start
 
 __all__ = ["away", "network", "start"]
-
-
-@pytest.fixture(scope="session")
-def fabric() -> Fabric:
-    return load_configuration(DEMO).fabric
 
 
 @pytest.fixture(scope="session")

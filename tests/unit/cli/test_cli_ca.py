@@ -8,11 +8,13 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -172,6 +174,21 @@ def test_a_certificate_of_another_key_is_not_renewed(directory, ca):
     assert refused.exit_code == 1
     assert "is not the certificate of tor.key" in refused.stderr
     assert (directory / "tor.pem").read_bytes() == before
+
+
+def test_the_use_of_a_foreign_certificate_is_asked_for(directory, ca):
+    key = serialization.load_pem_private_key((directory / "rest.key").read_bytes(), None)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "rest")])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name)
+    made = made.public_key(key.public_key()).serial_number(1)
+    now = datetime.now(UTC)
+    made = made.not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    pem = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    (directory / "rest.pem").write_bytes(pem)
+    refused = ca("issue", "rest", "--renew")
+    assert refused.exit_code == 1
+    assert "is for neither servers nor clients: add --use server" in refused.stderr
+    assert ca("issue", "rest", "--renew", "--use", "server").exit_code == 0
 
 
 def test_keys_are_their_owners_alone(directory):

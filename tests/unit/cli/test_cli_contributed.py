@@ -10,7 +10,7 @@ from apps.cli import _CONTRIBUTED
 def contributing(monkeypatch):
     def contribute(name, value):
         points = [EntryPoint(name, value, _CONTRIBUTED)]
-        monkeypatch.setattr(apps.cli, "entry_points", lambda group: points)
+        monkeypatch.setattr(apps.cli, "points_of", lambda group: points)
 
     return contribute
 

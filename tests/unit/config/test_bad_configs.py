@@ -85,7 +85,21 @@ CASES = [
     (("fabric",), "", "fabric", "must not be empty"),
     (("fabric",), None, "fabric", "has no value"),
     (("server_rate_mbps",), None, "server_rate_mbps", "has no value"),
-    (("policy", "beyond_hours"), "5-6", "policy.beyond_hours", "at least 11 characters, got '5-6'"),
+    *(
+        (
+            ("policy", "beyond_hours"),
+            hours,
+            "policy.beyond_hours",
+            f"{said}: write two times of day",
+        )
+        for hours, said in (
+            ("", "'' has not the form of 02:00-04:30"),
+            ("5-6", "'5-6' has not the form of 02:00-04:30"),
+            ("night hours", "'night hours' has not the form of 02:00-04:30"),
+            ("22:00-24:00", "'22:00-24:00' has not the form of 02:00-04:30"),
+            ("02:00-02:00", "02:00-02:00 has the same begin and end"),
+        )
+    ),
     ((*P, "ports"), "sixteen", "planes[0].ports", "must be a whole number, got 'sixteen'"),
     ((*T, "native_vlan"), [10], "racks[0].tor.native_vlan", "whole number or a template"),
     ((*T, "native_vlan"), True, "racks[0].tor.native_vlan", "whole number or a template"),

@@ -31,7 +31,8 @@ from tests.journals import SqliteJournal
 from tests.unit.controller.runners import Doer, at_once, awaited
 from tests.unit.controller.ways import ways_of
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of
 from tests.waiting import PATIENCE_S, remains, wait_until
 
 FABRIC = small_fabric(racks=5, planes=1)

@@ -31,7 +31,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of
 from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
@@ -182,6 +183,21 @@ def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
     assert (one.state, one.reason) == (ReconfigurationState.FAILED, "disk full")
 
 
+def test_a_search_without_result_is_not_taken_for_the_end_of_a_change(ledger, monkeypatch):
+    update = ledger.log.update
+
+    def search(identifier, **changes):
+        if changes.get("state") is ReconfigurationState.GATING:
+            next(iter(()))
+        update(identifier, **changes)
+
+    monkeypatch.setattr(ledger.log, "update", search)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        mover_of(ledger, NotingRunner(ledger)).move(ledger.log.enter("operator"), TARGET)
+    (one,) = ledger.log.reconfigurations()
+    assert one.state is ReconfigurationState.FAILED
+
+
 PORT = "r1:" + FABRIC.ports_of(RackId(0))[0].tor_port
 
 
@@ -228,7 +244,7 @@ def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
         return None, refused
         yield
 
-    runner.network._move_mirrors = stuck
+    runner.network.move_mirrors = stuck
     mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
     (one,) = ledger.log.reconfigurations()
     assert one.troubles == (Failure("mirrors", "p1", FailureKind.REFUSED, "OCS p1: mirror stuck"),)

@@ -19,16 +19,16 @@ from drivers.codecs.openflow.messages import (
     TYPE_MULTIPART_REQUEST,
 )
 from drivers.codecs.openflow.meters import (
-    LENIENT,
     MULTIPART_METER_CONFIG,
-    STRICT,
     TYPE_METER_MOD,
+    burst_kbit,
 )
 from hydra.failures import FailureKind
 from hydra.forwarding.match_action import server_port
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK, cookie_subject
 from hydra.model import NetworkState
 from hydra.reservations.reservation import Protect
+from hydra.sharing.policing import LENIENT, STRICT
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, state_of
 from tests.unit.openflow.ryu_reference import split
 from tests.unit.sharing.test_policing import DIRECT, FABRIC, ONE_HOP, reserved
@@ -382,7 +382,7 @@ def test_a_circuit_bears_what_changes_of_its_meters_let_pass_again(policing, vsw
         a_second(policing, clock, lambda: restless(vswitches, chance))
         assert sum(mbps(vswitches["h11"])) + sum(mbps(vswitches["h12"])) <= 97.01
     refilled_mbit = sum(vswitches[name].refilled_kbit for name in ("h11", "h12")) / 1000
-    at_once_mbit = 2 * STRICT.kbit(97.0) / 1000 + 2 * LENIENT.kbit(97.0) / 1000
+    at_once_mbit = 2 * (burst_kbit(97.0, STRICT) + burst_kbit(97.0, LENIENT)) / 1000
     assert refilled_mbit <= PART * 100.0 * seconds + at_once_mbit
     assert refilled_mbit > PART * 100.0 * seconds / 2, "and meters follow what is sent"
 

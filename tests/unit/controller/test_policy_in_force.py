@@ -47,7 +47,7 @@ from tests.journals import SqliteJournal
 from tests.unit.controller.runners import Doer, at_once, submitted
 from tests.unit.controller.ways import all_at_once
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
-from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.simulation.network import Network
 
 FABRIC = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml").fabric
 RACKS = len(FABRIC.racks)

@@ -65,6 +65,9 @@ def test_reload_by_rest_and_by_signal(controller, change):
     refused = controller.http.patch("/v1/policy", json={"slots": {"slot_s": 9, "week_s": 2}})
     assert refused.status_code == 409, refused.text
     assert "holds no slot" in refused.text
+    refused = controller.http.patch("/v1/policy", json={"beyond_hours": "night hours"})
+    assert refused.status_code == 409, refused.text
+    assert "'night hours' has not the form of 02:00-04:30: write two times" in refused.text
     at_once = {"at_once": True, "by_request": True}
     slot = {"key": "policy.slots.slot_s", "value": "1.0", **at_once}
     assert value_of("policy.slots.slot_s", controller.http.get("/v1/policy").json()) == slot

@@ -34,7 +34,7 @@ from tests.unit.controller.test_staging import EMPTY, Staged
 from tests.unit.controller.test_staging_side_by_side import FABRIC
 from tests.unit.reconfiguration.seeds import chunks
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
-from tests.unit.reconfiguration.simulation import Faults
+from tests.unit.reconfiguration.simulation.faults import Faults
 from tests.unit.reconfiguration.watch import Violation
 from tests.waiting import PATIENCE_S
 

@@ -43,7 +43,8 @@ from tests.unit.core.fabrics import (
     state_of,
     with_one_way_circuits,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of
 from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch
 from topology.rotors import rotation_topologies

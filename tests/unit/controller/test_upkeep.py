@@ -1,7 +1,6 @@
 """Due times of courses, parts out of reach meanwhile, and no assumptions."""
 
 import random
-from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -21,7 +20,7 @@ from hydra.forwarding.rules import match_key
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import OnSilence
-from hydra.reconfiguration.commands import Announce
+from hydra.reconfiguration.commands import Announce, next_batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Unsettled, diff
 from hydra.reconfiguration.recovery import interrupted
@@ -37,7 +36,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=2, servers=1)
@@ -259,8 +259,8 @@ def test_relays_of_what_stands_stay_and_go_with_it():
 
 def cut(network):
     """No light at r1's end, regardless of the mirrors."""
-    lit = network._lit
-    network._lit = lambda port: port.id != END.id and lit(port)
+    lit = network.lit
+    network.lit = lambda port: port.id != END.id and lit(port)
 
 
 def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
@@ -463,9 +463,8 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     network.uplink_back(silent)
     stage.upkeep.follow_uplinks_meanwhile()
     assert gone_around(stage) == execution.conditions.dead_uplinks == {silent.name}
-    with suppress(StopIteration):
-        while True:
-            batch = steps.send(stage.core.perform(batch))
+    while batch is not None:
+        batch = next_batch(steps, stage.core.perform(batch))
     assert execution.state is ReconfigurationState.DONE
     stage.ledger.network.end(execution)
     stage.ledger.network.settle(execution.result)

@@ -70,6 +70,15 @@ def test_an_answer_without_sense_ends_the_session(tmp_path, answer):
         session.close()
 
 
+@pytest.mark.parametrize("results", [[], [{"rows": []}]])
+def test_an_answer_with_fewer_results_than_operations_ends_the_session(monkeypatch, results):
+    monkeypatch.setattr(OvsdbSession, "begin", lambda _session, _operations: 1)
+    answer = {"error": None, "result": results}
+    monkeypatch.setattr(OvsdbSession, "_answer", lambda _session, _number, _call: answer)
+    with Call(PATIENCE_S) as call, pytest.raises(SessionLostError, match="2 operations have"):
+        OvsdbSession("unix:/nowhere", WATCHED).transact([b"{}", b"{}"], call)
+
+
 @pytest.mark.parametrize("path", ["/nowhere/db.sock", "/" + "x" * 200])
 def test_an_address_where_nobody_can_be_is_a_lost_session(path):
     session = OvsdbSession(f"unix:{path}", WATCHED)

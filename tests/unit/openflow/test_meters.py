@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from apps.openflow.package import ofproto_v1_3, ofproto_v1_3_parser
 from drivers.codecs.openflow.meters import (
-    LENIENT,
     AddMeter,
     MeterCounters,
     RemoveEveryMeter,
@@ -21,6 +20,7 @@ from drivers.codecs.openflow.meters import (
     encode_meter_stats_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.sharing.policing import LENIENT
 from tests.unit.openflow.ryu_reference import DATAPATH, serialised, split
 
 XID = 0x4000_0001

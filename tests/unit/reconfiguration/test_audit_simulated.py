@@ -16,7 +16,7 @@ from hydra.reconfiguration.plan import diff, port_trunks, without
 from hydra.roles import PortVlans
 from tests.unit.core.fabrics import first_state, order_of, random_fabric
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation
 

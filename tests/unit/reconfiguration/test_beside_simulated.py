@@ -12,7 +12,6 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import pytest
 
 from hydra.model import Fabric, NetworkState, Topology, VlanId
 from hydra.policy import DrainPolicy, Policy
-from hydra.reconfiguration.commands import Command, Steps
+from hydra.reconfiguration.commands import Command, Steps, next_batch
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
 from hydra.reconfiguration.scheduler import Running, Scheduler
@@ -38,7 +37,8 @@ from tests.unit.core.fabrics import (
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, remembering
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
-from tests.unit.reconfiguration.simulation import Faults, Flight, Network, shake
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Flight, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
     CrashError,
     agrees,
@@ -129,13 +129,12 @@ class _Joint(Watch):
     def course(self) -> Steps:
         """The change, as the controller runs it."""
         steps = self.execution.run()
-        with suppress(StopIteration):
-            batch = next(steps)
-            while True:
-                self.before(batch)
-                outcomes = yield batch
-                self.learn(batch, outcomes)
-                batch = steps.send(outcomes)
+        batch = next_batch(steps)
+        while batch is not None:
+            self.before(batch)
+            outcomes = yield batch
+            self.learn(batch, outcomes)
+            batch = next_batch(steps, outcomes)
         self.at_the_end()
         self._world.end(self)
 

@@ -27,7 +27,7 @@ from tests.unit.core.fabrics import (
     state_of,
 )
 from tests.unit.reconfiguration.courses import ways
-from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import POLICY
 from tests.unit.reconfiguration.watch import Watch
 from topology.marks import marks_of

@@ -1,7 +1,6 @@
 """Devices and frames on their way to the devices."""
 
 import random
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -17,13 +16,15 @@ from hydra.reconfiguration.commands import (
     ReadMirrors,
     ReadPortPackets,
     ReadVlans,
+    next_batch,
 )
 from hydra.reconfiguration.drift import RuleDrift
 from hydra.reconfiguration.plan import Unsettled
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Faults, Network, failure_of
+from tests.unit.reconfiguration.simulation.faults import Faults, failure_of
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.test_reconcile import devices_of
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 
@@ -53,21 +54,19 @@ def _drained(network, still_s):
     began_s = network.now_s
     network.still_until_s[0] = began_s + still_s
     steps = upkeep.care.run_empty(tuple(STATE.vlans.items()), sure=True)
-    batch = next(steps)
-    while True:
-        try:
-            batch = steps.send(network.perform(batch, lambda _: None))
-        except StopIteration:
-            return network.now_s - began_s
+    batch = next_batch(steps)
+    while batch is not None:
+        batch = next_batch(steps, network.perform(batch, lambda _: None))
+    return network.now_s - began_s
 
 
 def _steps(steps, answer):
-    """The batches of a course with these answers to its commands."""
-    batches, outcomes = [], None
-    with suppress(StopIteration):
-        while True:
-            batches.append(steps.send(outcomes))
-            outcomes = [answer(one) for one in batches[-1].commands]
+    """The batches of a course whose commands are answered so."""
+    batches = []
+    batch = next_batch(steps)
+    while batch is not None:
+        batches.append(batch)
+        batch = next_batch(steps, [answer(one) for one in batch.commands])
     return batches
 
 

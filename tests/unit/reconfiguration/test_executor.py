@@ -39,7 +39,8 @@ from tests.unit.core.fabrics import (
     state_of,
     topology_of,
 )
-from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of, failure_of
+from tests.unit.reconfiguration.simulation.faults import Faults, failure_of
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of
 from tests.unit.reconfiguration.watch import Violation, Watch
 
 FABRIC = small_fabric(racks=4, planes=2, servers=1)
@@ -170,7 +171,7 @@ def test_frames_on_their_way_while_a_reading_takes_long_are_not_held_against_a_c
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     (circuit,) = old.topology.circuits
-    network._restless[circuit.a] = 2
+    network.restless[circuit.a] = 2
     slow_reads(network, 2 * Policy().drain.bound_ms / 1000)
     execution = Watch(network, execution_of(network, old, NetworkState(epoch=2))).run()
     assert execution.state is ReconfigurationState.DONE
@@ -580,7 +581,7 @@ def test_a_circuit_that_has_to_go_first_does():
 def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(kind):
     lost, old, target = an_old_circuit_that_goes_first()
     network = Scripted(FABRIC, old)
-    truly = network._move_mirrors
+    truly = network.move_mirrors
 
     def stuck(command):
         if set(FABRIC.cross_connects(lost)) & command.move.disconnect:
@@ -588,7 +589,7 @@ def test_nothing_is_retagged_while_a_circuit_that_goes_first_may_stand(kind):
             yield
         return (yield from truly(command))
 
-    network._move_mirrors = stuck
+    network.move_mirrors = stuck
     execution = Watch(network, execution_of(network, old, target)).run()
     assert network.commands(SetVlans) == []
     assert execution.state is ReconfigurationState.PARTIAL

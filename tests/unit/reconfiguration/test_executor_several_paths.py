@@ -23,7 +23,8 @@ from tests.unit.core.fabrics import (
     small_fabric,
     state_of,
 )
-from tests.unit.reconfiguration.simulation import ABOUT_PATHS, failure_of
+from tests.unit.reconfiguration.simulation.faults import failure_of
+from tests.unit.reconfiguration.simulation.switches import ABOUT_PATHS
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of, start
 from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch

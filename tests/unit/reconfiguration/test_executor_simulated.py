@@ -28,7 +28,7 @@ from tests.unit.core.fabrics import (
 )
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import Network, conditions_of, shake
+from tests.unit.reconfiguration.simulation.network import Network, conditions_of, shake
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 

@@ -27,9 +27,10 @@ from hydra.reconfiguration.plan import diff
 from hydra.reconfiguration.shifting import in_light
 from tests.unit.core.fabrics import circuit_between, order_of, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.courses import first_course
-from tests.unit.reconfiguration.simulation import conditions_of, failure_of
+from tests.unit.reconfiguration.simulation.faults import failure_of
+from tests.unit.reconfiguration.simulation.network import conditions_of
 from tests.unit.reconfiguration.test_executor import Scripted
-from tests.unit.reconfiguration.watch import Watch
+from tests.unit.reconfiguration.watch import DIVERTED, IN_LIGHT, Watch, in_order
 
 FABRIC = small_fabric(racks=4, planes=2, servers=1)
 
@@ -320,3 +321,23 @@ def test_the_plan_of_those_that_go_first_is_one_that_could_be_diverted_as_well()
         fabric=FABRIC, policy=Policy(), plan=plan, conditions=conditions, order_of=order_of(FABRIC)
     )
     assert Watch(network, execution).run().result == target
+
+
+@pytest.mark.parametrize(
+    ("order", "steps"),
+    [
+        (DIVERTED, "divert drain move isolate activate tidy"),
+        (IN_LIGHT, "make isolate shift keep drain keep break"),
+    ],
+)
+def test_the_watch_takes_relearn_after_isolate_and_at_the_end(order, steps):
+    usual = steps.split()
+    places = {usual.index("isolate") + 1, len(usual)}
+    for place in range(len(usual) + 1):
+        tried = [*usual[:place], "relearn", *usual[place:]]
+        assert in_order(tried, order) == (place in places), tried
+
+
+@pytest.mark.parametrize("steps", ["keep shift drain", "shift drain break keep", "shift unheard"])
+def test_the_watch_takes_no_step_out_of_its_place(steps):
+    assert not in_order(steps.split(), IN_LIGHT)

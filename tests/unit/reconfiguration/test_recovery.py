@@ -8,7 +8,7 @@ import pytest
 from hydra.model import NetworkState
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)

@@ -26,13 +26,12 @@ from hydra.rings import rings_of
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import (
+from tests.unit.reconfiguration.simulation.faults import (
     LONGEST_DELAY_S,
     LONGEST_STANDSTILL_S,
     Faults,
-    Network,
-    shake,
 )
+from tests.unit.reconfiguration.simulation.network import Network, shake
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 

@@ -19,7 +19,8 @@ from hydra.reconfiguration.plan import Unsettled, without
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Faults, Network, failure_of
+from tests.unit.reconfiguration.simulation.faults import Faults, failure_of
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of, refused
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Watch
@@ -120,7 +121,7 @@ def test_relays_of_a_path_that_failed_are_told_at_the_end():
         refused(command, true) if command.plane == 1 else true
     )
     network.mirrors[1] = set()
-    network._move_mirrors = refusing(network._move_mirrors)
+    network.move_mirrors = refusing(network.move_mirrors)
     execution = Watch(network, execution_of(network, EMPTY, target)).run()
     assert execution.result.topology.paths == ()
     assert relay_changes(network, "tidy", R4) == [Remove, Remove]
@@ -213,7 +214,7 @@ def test_a_whole_table_whose_relay_rules_are_refused_leaves_the_standing_ones(up
         kinds.append({rule.kind for rule in installed(c for c in changes if is_installation(c))})
         return [c for c in changes if not is_installation(c)]
 
-    network._without_members = without_relays
+    network.without_members = without_relays
     network.rng = Refusing()
     upkeep.run(upkeep.courses.synchronisation.synchronise([R2]))
     assert any(RuleKind.TOR_RELAY in some for some in kinds)

@@ -18,7 +18,9 @@ from hydra.reconfiguration.executor import Execution
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import Faults, Network, PortNumbers
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network
+from tests.unit.reconfiguration.simulation.switches import PortNumbers
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 

@@ -25,7 +25,8 @@ from hydra.reconfiguration.plan import without
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
 from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Faults, Network
+from tests.unit.reconfiguration.simulation.faults import LONGEST_DELAY_S, LONGEST_LAG_S, Faults
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation, Watch
 

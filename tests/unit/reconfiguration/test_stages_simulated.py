@@ -27,7 +27,8 @@ from tests.unit.core.fabrics import (
 )
 from tests.unit.reconfiguration.courses import first_course, ways
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
-from tests.unit.reconfiguration.simulation import Faults, Network, shake
+from tests.unit.reconfiguration.simulation.faults import Faults
+from tests.unit.reconfiguration.simulation.network import Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
     CrashError,
     Death,

@@ -24,7 +24,7 @@ from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import ApplyRules, Command, HeldRules, Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import Network
+from tests.unit.reconfiguration.simulation.network import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
@@ -387,7 +387,7 @@ def added(changes):
 
 def _refusing(core, full, kind=FailureKind.REFUSED):
     """Have a switch refuse tables with rules of circuits as long as ``full()``."""
-    apply = core.network._apply_rules
+    apply = core.network.apply_rules
     steer = {RuleKind.CIRCUIT, RuleKind.SPREAD, RuleKind.SPREAD_PATH}
 
     def some_refused(command):
@@ -400,7 +400,7 @@ def _refusing(core, full, kind=FailureKind.REFUSED):
             failures[first] = Failure("openflow", "h11", kind, "no room, table 5 (circuits)")
         return failures, failure
 
-    core.network._apply_rules = some_refused
+    core.network.apply_rules = some_refused
     return min(core.network.names)
 
 

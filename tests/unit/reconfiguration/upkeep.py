@@ -29,7 +29,8 @@ from hydra.reconfiguration.readiness import RenumberedPort, SeenPort
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.scheduler import Job, Work, drive
-from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
+from tests.unit.reconfiguration.simulation.faults import LONGEST_DELAY_S, LONGEST_LAG_S, Doing
+from tests.unit.reconfiguration.simulation.network import Network
 
 _ResultT = TypeVar("_ResultT")
 POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))

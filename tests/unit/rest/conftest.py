@@ -1,7 +1,6 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import httpx
 import pytest
@@ -9,28 +8,13 @@ from fastapi import FastAPI
 
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from drivers.registry import plane_checks, rack_checks
-from hydra.config import load
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState, Topology, VlanId
+from hydra.model import NetworkState, Topology, VlanId
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S, once
 
 from .fake_service import FakeService, relay_path
-
-DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
-
-
-@pytest.fixture(scope="session")
-def fabric() -> Fabric:
-    """Racks r1 to r4 of two servers (h11, h12, …); planes p1 and p2; all links at 100 Mb/s."""
-    return load(
-        DEMO,
-        optical_drivers=plane_checks(),
-        tor_drivers=rack_checks(),
-        algorithms=dict.fromkeys(("hydra-bfs", "hydra-bfs+", "anytime"), lambda _fabric: None),
-    ).fabric
 
 
 @pytest.fixture

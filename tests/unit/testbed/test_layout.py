@@ -11,13 +11,7 @@ from hydra.model import Fabric
 from mininet_scenarios.testbed.layout import Layout, access_interface, layout
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-DEMO = CONFIGS / "demo.yaml"
 CONTROLLER = "tcp:127.0.0.1:6653"
-
-
-@pytest.fixture(scope="module")
-def fabric() -> Fabric:
-    return load_configuration(DEMO).fabric
 
 
 @pytest.fixture(scope="module")

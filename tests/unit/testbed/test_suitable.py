@@ -28,11 +28,6 @@ def check(fabric: Fabric) -> None:
     check_suitable(fabric, layout(fabric, "tcp:127.0.0.1:6653", 300))
 
 
-@pytest.fixture(scope="module")
-def fabric() -> Fabric:
-    return load_configuration(CONFIGS / "demo.yaml").fabric
-
-
 def renamed(fabric: Fabric, **names: str) -> Fabric:
     """The fabric with changes to its first server."""
     rack = fabric.racks[0]

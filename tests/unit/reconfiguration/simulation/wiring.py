@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hydra.model import OpticalPort, PortId, RackId, VlanId
 
 if TYPE_CHECKING:
-    from tests.unit.reconfiguration.simulation import Network
+    from tests.unit.reconfiguration.simulation.network import Network
 
 Way = tuple[VlanId, int]
 """A tag, and the port by which tagged frames leave the steering switch."""
