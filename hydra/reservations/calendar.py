@@ -187,7 +187,7 @@ class Window(Occupancy):
     """A time interval, and the paths that fit throughout."""
 
     def fork(self) -> Window:
-        """A copy for trials: bookings entered in the copy (:meth:`enter`) are in no calendar. Use
+        """A copy for trials: bookings entered in the copy (``enter``) are in no calendar. Use
         at once, before the calendar changes.
         """
         copy = Window(self._calendar, self.start_unix_s, self.end_unix_s, self._limits)

@@ -1,7 +1,7 @@
 """Trial of many plain requests for the same time: the paths alone, without reservations.
 
-A draft books on copies of the calendar's windows (:meth:`Window.fork`), so the calendar stays
-unchanged. The paths are those of :meth:`ReservationBook.add`, by the same search, for *plain*
+A draft books on copies of the calendar's windows, so the calendar stays unchanged. The paths are
+those of :meth:`~hydra.reservations.book.ReservationBook.add`, by the same search, for *plain*
 requests: shared, between whole racks, without minimum, transfer, protection, priority, or quota,
 and each within a single circuit.
 """

@@ -73,9 +73,8 @@ class Protected(Register):
         most: int,
         missing: Collection[str],
     ) -> list[int] | None:
-        """Places of the requests that :meth:`ReservationBook.add` would refuse one after the other,
-        up to ``most``, or that name a ``missing`` rack; None if the requests need a trial with
-        reservations.
+        """Places of the requests that a book would refuse one after the other, up to ``most``, or
+        that name a ``missing`` rack; None if the requests need a trial with reservations.
 
         The requests are for the same time, under the same constraints.
         """

@@ -5,10 +5,10 @@ atomic change at a time, so that :mod:`tests.unit.reconfiguration.watch` can loo
 network after every change. The reported outcome of a command is drawn apart from its effect: a lost
 reply may hide success, failure, or half of either.
 
-Each module adds a kind of device to the module before: :mod:`clock` (time, chance, late changes),
-:mod:`planes` (light), :mod:`uplinks` (frames on their way to a ToR), :mod:`switches` (tables),
-:mod:`bundles` (their changes and readings), :mod:`tors` (VLANs), :mod:`forwarding` (where frames
-come out) and :mod:`probes`. Their chances and time bounds are in :mod:`faults`.
+Each module adds a kind of device to the module before: ``clock`` (time, chance, late changes),
+``planes`` (light), ``uplinks`` (frames on their way to a ToR), ``switches`` (tables),
+``bundles`` (their changes and readings), ``tors`` (VLANs), ``forwarding`` (where frames
+come out) and ``probes``. Their chances and time bounds are in ``faults``.
 """
 
 from __future__ import annotations
