@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from apps.controller.delivered_rates import Deliveries
@@ -128,7 +129,8 @@ class Policing(HeldTables):
         off ``vacated`` paths, lost paths that still stand in ``state``.
 
         Returns the vswitches that did not confirm, and have to be synchronised. Other vswitches get
-        meters and rules at their synchronisation.
+        meters and rules at their synchronisation. An unexpected error leaves all vswitches of
+        reservations unconfirmed.
         """
         held = state.vlans, tuple(reservations), vacated
         before = after = self._tables
@@ -138,6 +140,25 @@ class Policing(HeldTables):
             self._held = held
         elif self._unsettled.isdisjoint(ready):
             return frozenset()
+        try:
+            failed = self._write(before, after, changed_rates, ready)
+        except Exception:
+            LOG.exception("the rates of reservations were not written")
+            failed = (before.keys() | after.keys()).intersection(ready)
+        for datapath in sorted(failed):
+            LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
+        return frozenset(failed)
+
+    def _write(
+        self,
+        before: MeterTables,
+        after: MeterTables,
+        changed_rates: Sequence[Aggregate],
+        ready: Collection[DatapathId],
+    ) -> AbstractSet[DatapathId]:
+        """Write the difference of two tables to ``ready`` vswitches, with changed rates in both;
+        return the vswitches that did not confirm.
+        """
         either = sorted(before.keys() | after.keys())
         touched = [dp for dp in either if dp in ready and before.get(dp) is not after.get(dp)]
         rules = {datapath: list(self._rules(datapath, before)) for datapath in touched}
@@ -166,10 +187,7 @@ class Policing(HeldTables):
         changes = {dp: differing(rules[dp], list(self._rules(dp, after))) for dp in touched}
         errors = self._fleet.apply({dp: c for dp, c in changes.items() if c}, self._timeout_s)
         failed |= self._change_meters({dp: old_meters(dp, before, after) for dp in touched})
-        failed |= {datapath for datapath, error in errors.items() if error is not None}
-        for datapath in sorted(failed):
-            LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
-        return failed
+        return failed | {datapath for datapath, error in errors.items() if error is not None}
 
     def _adopt(
         self, state: NetworkState, reservations: Sequence[Reservation], vacated: frozenset[Path]

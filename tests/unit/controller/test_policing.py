@@ -205,6 +205,28 @@ def test_an_exception_half_way_leaves_all_for_the_next_hold(policing, vswitches,
     assert made == {name: mbps(vswitch) for name, vswitch in vswitches.items()}
 
 
+@pytest.mark.parametrize("step", ["added_meters", "old_meters", "differing"])
+def test_an_exception_while_rates_are_written_leaves_their_vswitches_unconfirmed(
+    policing, vswitches, monkeypatch, caplog, step
+):
+    first, other = reserved("h11", "h21"), reserved("h12", "h22", 10.0, name="b")
+    hold(policing, first)
+
+    def fail(*_):
+        raise RuntimeError("half-way")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(f"apps.controller.policing.{step}", fail)
+        failed = hold(policing, first, other)
+    assert failed >= {SERVERS["h11"], SERVERS["h12"]}
+    assert "half-way" in caplog.text
+    policing.prepare(failed)  # as their synchronisation does
+    made = {name: sorted(mbps(vswitch)) for name, vswitch in vswitches.items()}
+    hold(policing)
+    hold(policing, first, other)
+    assert made == {name: sorted(mbps(vswitch)) for name, vswitch in vswitches.items()}
+
+
 def test_nothing_is_sent_where_nothing_changes(policing, vswitches):
     hold(policing, reserved("h11", "h21"))
     for one in vswitches.values():
