@@ -213,15 +213,15 @@ def _take_answers(ctx: click.Context, _param: click.Parameter, path: Path | None
 
 def _as_typed(path: Path, key: str, value: object) -> str | list[str]:
     """An answer of a file, as if typed: the option's own checks apply."""
-    several = isinstance(value, list) and key in _OF_EACH_PLANE
-    answers = value if several else [value]
+    listed = value if isinstance(value, list) and key in _OF_EACH_PLANE else None
+    answers = [value] if listed is None else listed
     if any(answer is None or isinstance(answer, list | dict | set) for answer in answers):
         kinds = (
             "text, a number, or a list of these" if key in _OF_EACH_PLANE else "text or a number"
         )
         raise click.BadParameter(f"{path}: {key}: write {kinds}")
     texts = [str(answer) for answer in answers]
-    return texts if several else texts[0]
+    return texts[0] if listed is None else texts
 
 
 def _new(_ctx: click.Context, _param: click.Parameter, file: Path) -> Path:

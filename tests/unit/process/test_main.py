@@ -61,8 +61,9 @@ def settings_of_python():
 def test_who_stands_by_can_plan_already():
     """Otherwise a new leader would not be ready for as long as a planning process starts."""
     loaded = load_configuration(CONFIGS / "demo.yaml")
-    ports = {"rest_port": free_port(), "openflow_port": free_port()}
-    settings = replace(loaded.controller, etcd=STORE, **ports)
+    settings = replace(
+        loaded.controller, etcd=STORE, rest_port=free_port(), openflow_port=free_port()
+    )
     application = HydraApplication(replace(loaded, controller=settings), lambda job: job())
     planner = application._controller.rooms.planner
     application.start()
