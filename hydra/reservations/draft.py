@@ -81,18 +81,21 @@ class Draft:
         self, requests: Sequence[ReservationRequest], most: int, missing: Collection[str]
     ) -> list[int]:
         """Places of requests that do not fit, or that name a ``missing`` rack: the first ``most``
-        places.
+        places. Raises the errors of :meth:`take`, except AdmissionError.
         """
         places: list[int] = []
         for place, request in enumerate(requests):
-            if request.src in missing or request.dst in missing or not self._takes(request):
+            if not self._takes(request, missing):
                 places.append(place)
                 if len(places) == most:
                     break
         return places
 
-    def _takes(self, request: ReservationRequest) -> bool:
+    def _takes(self, request: ReservationRequest, missing: Collection[str]) -> bool:
         try:
+            if request.src in missing or request.dst in missing:
+                check(self._fabric, request)
+                return False
             return self.take(request) is not None
         except AdmissionError:
             return False

@@ -209,22 +209,27 @@ class _Search:
     ) -> _Requests | None:
         """The shape's requests in an order in which all fit; None if no order was found.
 
-        ``far_off``: a rate far above the fitting rates needs no further orders.
+        ``far_off``: the rate may be far above the fitting rates (:meth:`_ordered`).
         """
         if shape.choose:
             return self._chosen(shape, mbps)
         return self._ordered(shape.requests(mbps), far_off=far_off)
 
     def _ordered(self, requests: _Requests, *, far_off: bool = False) -> _Requests | None:
-        """``far_off``: give up if a trial ends in the first half of the requests."""
+        """``far_off``: give up if the trial of a further order ends early, and no later than the
+        trial before, which ended early, too.
+        """
+        reached = -1
         for _ in range(_ORDERS):
             refused = self._refused(requests)
             if refused is None:
                 return None
             if not refused:
                 return requests
-            if far_off and len(refused) == _REFUSED and 2 * max(refused) < len(requests):
+            ended_early = len(refused) == _REFUSED
+            if far_off and ended_early and max(refused) <= reached:
                 return None
+            reached = max(refused) if ended_early else -1
             order = sorted(
                 range(len(requests)),
                 key=lambda at: (-requests[at].bandwidth_mbps, at not in refused),
@@ -271,7 +276,8 @@ class _Search:
         while low < high:
             # The highest rate first, then the lowest, then the middle of the rest.
             place = 0 if not low else high - 1 if found is None else (low + high) // 2
-            order = self.fitting_order(shape, steps[place], far_off=True)
+            lowest = place == len(steps) - 1
+            order = self.fitting_order(shape, steps[place], far_off=not lowest)
             if order is not None:
                 found, high = (steps[place], order), place
             elif found is None and low:

@@ -9,6 +9,7 @@ from hydra.errors import DeviceMissing
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.names import rack_of
+from hydra.reservations.requests import check
 from hydra.reservations.reservation import ReservationRequest
 
 
@@ -27,11 +28,14 @@ class Steering:
         return {name for name in names if ready.isdisjoint(self._switches(name))}
 
     def check(self, request: ReservationRequest) -> None:
-        """Raise DeviceMissing if no switch is ready that steers the traffic of an end."""
+        """Raise DeviceMissing if no switch is ready that steers the traffic of an end, or for a
+        wrong request the errors of :func:`hydra.reservations.requests.check`.
+        """
         ready = self._reach.ready_switches()
         for name in (request.src, request.dst):
             switches = self._switches(name)
             if ready.isdisjoint(switches):
+                check(self._fabric, request)
                 problems = "; ".join(map(self._reach.why_not_ready, switches))
                 raise DeviceMissing(
                     f"{name}: {problems}",

@@ -1,6 +1,7 @@
 """Shapes: admitted whole or refused with alternatives, and their state."""
 
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
@@ -127,6 +128,33 @@ def test_the_most_is_what_circuits_can_keep(pattern, planes, mbps):
     shaped = Shaped(small_fabric(racks=4, planes=planes))
     shape = shaped.admit(pattern_request(pattern, FOUR, None, WISH))
     assert list(rates(shape).values()) == pytest.approx([mbps] * len(shape.edges))
+
+
+@pytest.mark.parametrize("most_mbps", [100.0 / 128, 25.0])
+def test_an_order_refused_early_has_further_orders(most_mbps):
+    """Eight pairs fit only before all others. Far above the fitting rate, two orders suffice."""
+    names, tried = tuple(f"r{number + 1}" for number in range(40)), Counter()
+    late = set(names[2:18:2])
+
+    def trial(requests, most, brief=True):
+        tried[mbps := requests[0].bandwidth_mbps] += brief
+        if mbps > most_mbps:
+            return dict.fromkeys(range(most), AdmissionError("no room"))
+        others = [place for place, one in enumerate(requests) if one.src not in late]
+        refused = [place for place, one in enumerate(requests) if one.src in late]
+        refused = [place for place in refused if place > others[0]]
+        return dict.fromkeys(refused[:most], AdmissionError("no room"))
+
+    def reserve(requests):
+        if trial(requests, 1, False):
+            raise AdmissionError("no room")
+        return requests
+
+    shape = pattern_request("pairs", names, None, WISH)
+    fabric = small_fabric(racks=40, planes=2)
+    admitted = admit_shape(fabric, shape, reserve, trial, None)
+    assert {one.bandwidth_mbps for one in admitted} == {most_mbps}
+    assert set(tried.values()) == {2}
 
 
 def test_the_most_is_beside_what_is_promised_already(shaped):

@@ -10,7 +10,7 @@ import pytest
 
 from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
-from hydra.errors import AdmissionError
+from hydra.errors import AdmissionError, DeviceMissing, WrongRequest
 from hydra.lifecycle import ReservationState
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.constraints import Constraints
@@ -127,3 +127,16 @@ def test_others_get_answers_while_racks_for_a_lost_pair_are_tried(rooms, monkeyp
     assert rooms.shapes.shape(shape.id).instead == FOUR
     assert answered
     assert all(answered)
+
+
+def test_a_wrong_request_is_wrong_even_if_no_switch_is_ready(rooms):
+    """No remedy of a device would help."""
+    wrong = ReservationRequest("r1", "h11", 10.0)
+    with pytest.raises(WrongRequest, match="inside a rack never leaves its ToR"):
+        rooms.admission.reserve(wrong)
+    with pytest.raises(WrongRequest, match="duration_s must be a finite number above 0"):
+        rooms.admission.reserve(ReservationRequest("r1", "r2", 10.0, duration_s=-1.0))
+    with pytest.raises(WrongRequest, match="inside a rack never leaves its ToR"):
+        rooms.shapes._trial([replace(wrong, dst="r1")], 8, brief=True)
+    with pytest.raises(DeviceMissing):
+        rooms.admission.reserve(replace(wrong, dst="r2"))
