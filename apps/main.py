@@ -209,6 +209,7 @@ class HydraApplication:
         exempt_present_objects()  # the configuration: devices' replies fill the memory many times
         if self._exchange is None:  # workers report switches once this controller leads
             self._controller.fleet.note_listening()
+        self._controller.prepare()
         if self._take_part is None:
             self._begin()
             exempt_present_objects()
@@ -248,6 +249,8 @@ class HydraApplication:
         self._rest.drain()
         if self._began:
             self._controller.stop(self._resign)
+        else:
+            self._controller.end_planning()
         if self._view is not None:
             self._view.stop()
         if self._worker_leases is not None:

@@ -166,11 +166,12 @@ class Paths(Sequence[Path]):
         """
         if not len(self) or not len(other):
             return np.full(len(self), -1, dtype=np.int32)
-        if self._found is None or self._found[0]() is not other:
+        found = self._found  # other threads may replace the result at any time
+        if found is None or found[0]() is not other:
             places = self._search(other)
             places.setflags(write=False)
-            self._found = ref(other), places
-        return self._found[1]
+            self._found = found = ref(other), places
+        return found[1]
 
     def _search(self, other: Paths) -> IntArray:
         places = np.full(len(self), -1, dtype=np.int32)

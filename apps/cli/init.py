@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -21,6 +22,7 @@ from apps.cli.fabric_file import (
     tor_problems,
 )
 from apps.cli.output import CommandError, json_option, print_outcome
+from apps.process.files import making
 from drivers.registry import OPTICAL, TOR
 from hydra.config.patterns import PatternError, parse_template
 from hydra.errors import ConfigError, Problem
@@ -33,6 +35,8 @@ _RACK_PREFIX: Final = 24
 _RUN: Final = "/var/run/openvswitch"
 _OF_DEVICES: Final = ("tor_driver", "tor_address", "plane_driver", "plane_address")
 """Questions not asked for an emulated fabric."""
+_OF_EACH_PLANE: Final = ("plane-driver", "plane-address")
+"""Keys of answers that may be lists."""
 _OPENFLOW: Final = "openflow"
 _PLANE_DRIVER: Final = ("polatis-scpi",)
 """Default driver of all planes."""
@@ -204,7 +208,32 @@ def _take_answers(ctx: click.Context, _param: click.Parameter, path: Path | None
     known = {name.replace("_", "-"): name for name in QUESTIONS}
     if not isinstance(found, Mapping) or not found.keys() <= known.keys():
         raise click.BadParameter(f"{path}: write lines `key: value`; keys are {', '.join(known)}")
-    ctx.meta[_ANSWERS] = {known[key]: value for key, value in found.items()}
+    ctx.meta[_ANSWERS] = {known[key]: _as_typed(path, key, value) for key, value in found.items()}
+
+
+def _as_typed(path: Path, key: str, value: object) -> str | list[str]:
+    """An answer of a file, as if typed: the option's own checks apply."""
+    listed = value if isinstance(value, list) and key in _OF_EACH_PLANE else None
+    answers = [value] if listed is None else listed
+    if any(answer is None or isinstance(answer, list | dict | set) for answer in answers):
+        kinds = (
+            "text, a number, or a list of these" if key in _OF_EACH_PLANE else "text or a number"
+        )
+        raise click.BadParameter(f"{path}: {key}: write {kinds}")
+    texts = [str(answer) for answer in answers]
+    return texts[0] if listed is None else texts
+
+
+def _new(_ctx: click.Context, _param: click.Parameter, file: Path) -> Path:
+    """Refuses a file that can't be made, before the questions."""
+    if os.path.lexists(file):
+        raise CommandError(f"{file} exists; name another file, or remove this file")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise CommandError(
+            f"{file} can't be written: {file.parent} is no folder that you may write to; name "
+            "another file"
+        )
+    return file
 
 
 def _take_defaults(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
@@ -265,7 +294,12 @@ def _emulated_devices(substrate: str | None) -> dict[str, str]:
         "hydra init lab.yaml --emulated --plane-driver calient-tl1 --defaults",
     ],
 )
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="fabric.yaml")
+@click.argument(
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="fabric.yaml",
+    callback=_new,
+)
 @click.option(
     "--answers",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -384,11 +418,10 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
         )
     text = configuration(answers)
     try:
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
+        with making(file, 0o666) as new:
+            new.write(text.encode())
     except OSError as error:
-        why = f"{file} can't be written: {error.strerror}"
-        raise CommandError(f"{why}; name another file, or remove this file") from error
+        raise CommandError(f"{file} can't be written: {error.strerror}") from error
     try:
         checked(file, None)
     except ConfigError as error:

@@ -74,17 +74,24 @@ class Controller:
 
     # -- life -------------------------------------------------------------------------------------
 
+    def prepare(self) -> None:
+        """Start the planning process, which takes seconds, before :meth:`start`: a new leader can
+        plan at once.
+        """
+        self.rooms.planner.start()
+
     def look_ahead(self, copy: JournalCopy) -> None:
         """Read another controller's journal, so that :meth:`start` has less to do."""
         self.rooms.ledger.look_ahead(copy)
 
     def start(self) -> None:
-        """Raises HydraError if the journal can't be used, or another controller is at work."""
+        """Call :meth:`prepare` before. Raises HydraError if the journal can't be used, or another
+        controller is at work.
+        """
         self.rooms.devices.claim()
         self.rooms.ledger.load()
         self.rooms.loop.take_over(self.rooms.ledger.log.unfinished())
         self.rooms.quarantine.load()
-        self.rooms.planner.start()
         self.rooms.week_planner.start(ready=False)
         self._give_duties()
         self.rooms.conductor.start(self.rooms.slots.patience_s)
@@ -124,6 +131,10 @@ class Controller:
         nothing_follows()
         self.rooms.monitor.load_recorder.stop()
         self.rooms.monitor.poller.stop()
+        self.end_planning()
+
+    def end_planning(self) -> None:
+        """End the planning processes. :meth:`stop` does; for a controller that was not started."""
         self.rooms.planner.close()
         self.rooms.week_planner.close()
 

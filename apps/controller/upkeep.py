@@ -271,7 +271,8 @@ class Upkeep:
         the switches that lacked rules.
         """
         await carried_out(self._courses.detours.follow_all())
-        missed, self._missed = self.one_way_uplinks.keys() - self._missed, set(self.one_way_uplinks)
+        dead = set(self.one_way_uplinks)  # the prober's thread may replace the mapping at any time
+        missed, self._missed = dead - self._missed, dead
         switches = {self._switches.switch_of[server] for server in missed}
         return await carried_out(self._recovery.restore_rules(switches))
 

@@ -1,5 +1,7 @@
 """``hydra init``: its files pass ``hydra check``, for every kind of fabric."""
 
+import errno
+import os
 import re
 
 import pytest
@@ -163,6 +165,12 @@ def test_a_file_of_answers_is_taken_and_options_come_first(run, here):
         ("colour: red\n", "keys are name, substrate, racks"),
         ("- 1\n", "write lines"),
         ("racks: many\n", "'many' is not a valid integer range"),
+        ("racks: [4, 8]\n", "racks: write text or a number"),
+        ("racks:\n", "racks: write text or a number"),
+        ("racks: .inf\n", "'inf' is not a valid integer range"),
+        ("servers: 2.5\n", "'2.5' is not a valid integer range"),
+        ("name: {a: b}\n", "name: write text or a number"),
+        ("plane-address: [null]\n", "plane-address: write text, a number, or a list of these"),
     ],
 )
 def test_bad_answers_are_told(run, here, answers, why):
@@ -178,6 +186,33 @@ def test_nothing_is_overwritten(run, here):
     done = run("init", "--defaults")
     assert (done.exit_code, (here / "fabric.yaml").read_text()) == (1, "mine")
     assert "name another file, or remove this file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [
+        ("fabric.yaml", "fabric.yaml exists; name another file"),
+        ("link.yaml", "link.yaml exists; name another file"),
+        ("none/fabric.yaml", "none is no folder that you may write to"),
+    ],
+)
+def test_a_file_that_can_not_be_made_is_told_before_the_questions(here, file, why):
+    (here / "fabric.yaml").write_text("mine")
+    (here / "link.yaml").symlink_to("nowhere")
+    done = CliRunner().invoke(hydra, ["init", file])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert why in " ".join(done.stderr.split())
+
+
+def test_a_full_disk_leaves_no_part_of_the_file(run, here, monkeypatch):
+    def full(_handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = run("init", "--defaults")
+    assert done.exit_code == 1
+    assert done.stderr == "Error: fabric.yaml can't be written: No space left on device\n"
+    assert list(here.iterdir()) == []
 
 
 def test_a_network_without_room_is_told(run):

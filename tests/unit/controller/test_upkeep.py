@@ -832,6 +832,33 @@ def test_a_tor_is_on_circuits_while_one_of_its_servers_is():
     assert on_circuits(stage, "h11", "h12") == {"r2"}
 
 
+def test_a_vswitch_whose_loss_is_noted_during_the_round_is_restored_in_the_next_round():
+    """The prober's thread notes losses at any time, also between two reads of the last losses."""
+    stage = Stage(state=STANDING)
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    datapath = FABRIC.servers[0].vswitch.datapath_id
+    stage.network.tables[datapath].clear()
+    stage.network.rules_changed(datapath)
+
+    class Replaced(dict):
+        def keys(self):
+            keys = set(super().keys())
+            note()
+            return keys
+
+        def __iter__(self):
+            return iter(self.keys())
+
+    def note():
+        dead = {FABRIC.servers[0].name: frozenset(LinkDirection)}
+        stage.upkeep.note_one_way_uplinks(dead)
+
+    stage.upkeep.one_way_uplinks = Replaced()
+    restored = stage.upkeep.follow_uplinks() | stage.upkeep.follow_uplinks()
+    assert restored == {datapath}
+
+
 def test_a_vswitch_whose_probes_are_lost_gets_missing_rules_and_is_named():
     stage = Stage(state=STANDING)
     stage.upkeep.in_command = True

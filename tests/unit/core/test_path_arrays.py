@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -116,6 +117,33 @@ def test_places_in_other_paths_are_searched_anew():
             assert mine.places_in(others).tolist() == expected
         del others
         gc.collect()  # the next paths may stand at the same address
+
+
+def test_places_are_those_in_the_given_paths_while_another_thread_asks_about_others():
+    """Between any two lines of the method, another thread gets its answer."""
+    mine, one, other = (as_arrays(some_paths(seed)) for seed in (1, 101, 102))
+    expected = mine.places_in(one).tolist()
+    assert expected != mine.places_in(other).tolist()
+    before, busy = sys.gettrace(), False
+
+    def trace(frame, event, _argument):
+        nonlocal busy
+        if frame.f_code is not Paths.places_in.__code__ or busy:
+            return None
+        if event == "line":
+            busy = True
+            mine.places_in(other)
+            busy = False
+        return trace
+
+    for _ in range(3):
+        mine.places_in(one)
+        sys.settrace(trace)
+        try:
+            found = mine.places_in(one)
+        finally:
+            sys.settrace(before)
+        assert found.tolist() == expected
 
 
 @given(st.lists(st.tuples(st.sampled_from([-1.5, 0.0, 2.0]), st.integers(0, 3)), max_size=12))

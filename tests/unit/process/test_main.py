@@ -1,17 +1,25 @@
 """The application's parts, put together."""
 
+import gc
+import signal
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import apps.main
 from apps.controller.standby_service import StoredView
 from apps.main import HydraApplication
+from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.policy import Policy
 from hydra.settings import ControllerSettings, EtcdSettings
+from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
+from tests.waiting import wait_until
 
+CONFIGS = Path(__file__).parents[3] / "configs"
 STORE = EtcdSettings(("http://127.0.0.1:1",), "/hydra/", None, None, None, None, None, None, 2)
 
 
@@ -37,3 +45,32 @@ def test_who_leads_and_can_not_begin_ends(monkeypatch, error):
     application._term.close()
     (why,) = given_up
     assert f"can't begin to lead, the log says where: {error!r}" in str(why)
+
+
+@pytest.fixture
+def settings_of_python():
+    """The settings of the interpreter that an application changes, as before."""
+    interval_s, handler = sys.getswitchinterval(), signal.getsignal(signal.SIGHUP)
+    yield
+    sys.setswitchinterval(interval_s)
+    signal.signal(signal.SIGHUP, handler)
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("settings_of_python")
+def test_who_stands_by_can_plan_already():
+    """Otherwise a new leader would not be ready for as long as a planning process starts."""
+    loaded = load_configuration(CONFIGS / "demo.yaml")
+    settings = replace(
+        loaded.controller, etcd=STORE, rest_port=free_port(), openflow_port=free_port()
+    )
+    application = HydraApplication(replace(loaded, controller=settings), lambda job: job())
+    planner = application._controller.rooms.planner
+    application.start()
+    try:
+        wait_until(lambda: not planner.not_ready())
+        assert not application._began
+        pid = planner.pid
+    finally:
+        application.stop()
+    assert not Path(f"/proc/{pid}").exists()
