@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import count
 from math import isinf
@@ -14,6 +15,7 @@ from drivers.codecs.openflow.meters import (
     MeterChange,
     MeterCounters,
     RemoveMeter,
+    SetMeter,
 )
 from hydra.forwarding.rules import (
     FlowRule,
@@ -228,6 +230,34 @@ def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT
     taken = set(before.values())
     free = (number for number in count(1) if number not in taken)
     return {key: before[key] if key in before else next(free) for key in wanted}
+
+
+def rate_changes(
+    aggregates: Iterable[Aggregate],
+    tables: MeterTables,
+    allowed_mbps: Mapping[Aggregate, float],
+    switch_of: Mapping[str, DatapathId],
+) -> dict[DatapathId, list[MeterChange]]:
+    """Changes that set the meters of ``aggregates`` to their rates, by vswitch."""
+    changes: dict[DatapathId, list[MeterChange]] = {}
+    for aggregate in aggregates:
+        datapath = switch_of[aggregate.sender]
+        number = tables[datapath].meters[aggregate]
+        change = SetMeter(number, allowed_mbps[aggregate], burst_of(aggregate))
+        changes.setdefault(datapath, []).append(change)
+    return changes
+
+
+def in_both(
+    before: MeterTables, after: MeterTables, datapaths: AbstractSet[DatapathId]
+) -> list[Aggregate]:
+    """Aggregates with a meter both before and after, of the given vswitches."""
+    return [
+        aggregate
+        for datapath in sorted(after.keys() & before.keys() & datapaths)
+        for aggregate in after[datapath].meters
+        if aggregate in before[datapath].meters
+    ]
 
 
 def added_meters(

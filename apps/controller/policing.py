@@ -23,11 +23,13 @@ from apps.controller.meter_tables import (
     added_meters,
     affected,
     differing,
+    in_both,
     is_news,
     missing,
     offers_of,
     old_meters,
     part_of,
+    rate_changes,
     steering_switches,
     tables_with,
 )
@@ -38,7 +40,6 @@ from apps.openflow.fleet import Fleet
 from drivers.codecs.openflow.meters import (
     MeterChange,
     RemoveEveryMeter,
-    SetMeter,
     burst_kbit,
 )
 from hydra.failures import Failure, FailureKind
@@ -166,12 +167,7 @@ class Policing(HeldTables):
             self._unsettled |= after.keys() - ready
             unsettled = self._unsettled.intersection(ready)
             self._unsettled -= unsettled
-            again = [
-                aggregate
-                for datapath in sorted(unsettled & after.keys() & before.keys())
-                for aggregate in after[datapath].meters
-                if aggregate in before[datapath].meters
-            ]
+            again = in_both(before, after, unsettled)
             some = self._rate_changes(dict.fromkeys((*changed_rates, *again)))
             self._fresh.update(changed_rates, again)  # the meters' counts begin anew
             self._charge({*changed_rates, *again})
@@ -215,10 +211,7 @@ class Policing(HeldTables):
         return before, after, [way for way, mbps in anew.items() if way in old and mbps != old[way]]
 
     def _new_meters(
-        self,
-        datapath: DatapathId,
-        before: MeterTables,
-        after: MeterTables,
+        self, datapath: DatapathId, before: MeterTables, after: MeterTables
     ) -> list[MeterChange]:
         added = added_meters(datapath, before, after, self._allowed_mbps)
         if added and datapath not in self._cleared:
@@ -394,14 +387,8 @@ class Policing(HeldTables):
                 self._refills.charge(links, kbit / 1000)
 
     def _rate_changes(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:
-        changes: dict[DatapathId, list[MeterChange]] = {}
-        for aggregate in aggregates:
-            datapath = self._switch_of[aggregate.sender]
-            if datapath not in self._unmetered:
-                number = self._tables[datapath].meters[aggregate]
-                change = SetMeter(number, self._allowed_mbps[aggregate], burst_of(aggregate))
-                changes.setdefault(datapath, []).append(change)
-        return changes
+        changes = rate_changes(aggregates, self._tables, self._allowed_mbps, self._switch_of)
+        return {dp: some for dp, some in changes.items() if dp not in self._unmetered}
 
     # -- any thread -------------------------------------------------------------------------------
 
