@@ -225,38 +225,50 @@ def circuits_between(
     layers: Sequence[Layer],
     in_use: frozenset[Circuit],
 ) -> list[tuple[tuple[RackId, RackId], Circuit]]:
-    """Circuits for the pairs: a pair's present circuit, or else a circuit of each rack's fastest
-    free port (of several, the lowest number).
+    """Circuits for the pairs, each from the fastest free port of both racks in the order of the
+    matchings: a pair's present circuit if its ports are as fast, or else a circuit of the ports
+    with the lowest numbers.
 
-    ``joined``: by plane, pairs (lower rack, higher rack); ``layers`` have the free ports.
+    ``joined``: by plane, pairs (lower rack, higher rack) in the order of the matchings; ``layers``
+    have the free ports.
     """
     free: dict[tuple[PlaneId, int], list[PortId]] = {}
     for layer in layers:
         for rack in layer.racks.tolist():
             free.setdefault((layer.plane, rack), []).append(PortId(int(layer.port[rack])))
-    standing: dict[tuple[PlaneId, _Pair], list[Circuit]] = {}
+    rates = {key: [fabric.port_rate_mbps[port] for port in ports] for key, ports in free.items()}
+    standing: dict[tuple[PlaneId, _Pair], list[tuple[PortId, PortId]]] = {}
     for circuit in sorted(in_use, reverse=True):
-        a, b = sorted(map(int, fabric.racks_of(circuit)))
-        if circuit.a in free.get((circuit.plane, int(fabric.port_rack[circuit.a])), ()) and (
-            circuit.b in free.get((circuit.plane, int(fabric.port_rack[circuit.b])), ())
-        ):
-            standing.setdefault((circuit.plane, (a, b)), []).append(circuit)
-    found: list[tuple[_Pair, Circuit]] = []
-    fresh: list[tuple[PlaneId, _Pair]] = []
+        ends = sorted((int(fabric.port_rack[port]), port) for port in (circuit.a, circuit.b))
+        if all(port in free.get((circuit.plane, rack), ()) for rack, port in ends):
+            (a, first), (b, second) = ends
+            standing.setdefault((circuit.plane, (a, b)), []).append((first, second))
+    found: list[tuple[PlaneId, _Pair, tuple[PortId, PortId]]] = []
+    fresh: list[tuple[PlaneId, _Pair, list[float]]] = []
     for plane, pairs in joined.items():
         for pair in pairs:
-            again = standing.get((plane, pair))
-            if again:
-                found.append((pair, again.pop()))
+            wanted = [rates[plane, rack].pop(0) for rack in pair]
+            kept = standing.get((plane, pair), [])
+            alike = [ports for ports in kept if [*fabric.port_rate_mbps[list(ports)]] == wanted]
+            if alike:
+                kept.remove(alike[-1])
+                found.append((plane, pair, alike[-1]))
             else:
-                fresh.append((plane, pair))
-    for _, circuit in found:
-        for port in (circuit.a, circuit.b):
-            free[circuit.plane, int(fabric.port_rack[port])].remove(port)
-    for plane, pair in fresh:
-        ends = sorted(free[plane, rack].pop(0) for rack in pair)
-        found.append((pair, Circuit(plane, ends[0], ends[1])))
-    return [((RackId(pair[0]), RackId(pair[1])), circuit) for pair, circuit in found]
+                fresh.append((plane, pair, wanted))
+    for plane, pair, ports in found:
+        for rack, port in zip(pair, ports, strict=True):
+            free[plane, rack].remove(port)
+    for plane, pair, wanted in fresh:
+        chosen: list[PortId] = []
+        for rack, rate in zip(pair, wanted, strict=True):
+            some = free[plane, rack]
+            chosen.append(next(port for port in some if fabric.port_rate_mbps[port] == rate))
+            some.remove(chosen[-1])
+        found.append((plane, pair, (chosen[0], chosen[1])))
+    return [
+        ((RackId(pair[0]), RackId(pair[1])), Circuit(plane, min(ports), max(ports)))
+        for plane, pair, ports in found
+    ]
 
 
 def _gap(

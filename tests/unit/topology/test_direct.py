@@ -109,3 +109,27 @@ def test_a_plane_that_is_not_offered_is_refused(plane):
     with pytest.raises(PlanError, match=f"racks 0 and 1 on plane {plane}"):
         budget = Budget(1, paths_per_pair=1)
         stubborn(full(2, 2), np.zeros((2, 2)), EMPTY_TOPOLOGY, Reserved(), budget)
+
+
+@pytest.mark.parametrize("name", ["edmonds", "edmonds-perfect"])
+@pytest.mark.parametrize("boolean", [True, False])
+def test_a_present_circuit_of_slow_ports_gives_way_to_the_ports_that_the_matching_counts_on(
+    name, boolean
+):
+    fabric = arrays(2, 1, [(0, 0, 10.0), (1, 0, 10.0), (0, 0, 100.0), (1, 0, 100.0)])
+    slow, fast = circuit(fabric, 0, 1), circuit(fabric, 2, 3)
+    demand, budget = demand_of(2, {(0, 1): 50.0}), Budget(1, boolean=boolean)
+    for before, wanted in ((slow, fast), (fast, fast)):
+        current = topology_of(path(0, 1, before))
+        result = algorithm(name)(fabric, demand, current, Reserved(), budget)
+        assert check_result(fabric, demand, current, Reserved(), budget, result) == []
+        assert result.topology.circuits == {wanted}
+        assert result.served_share == 1.0
+
+
+def test_present_circuits_of_each_speed_stay():
+    fabric = arrays(3, 1, [(0, 0, 100.0), (0, 0, 10.0), (1, 0, 100.0), (2, 0, 10.0), (1, 0, 100.0)])
+    kept = path(0, 1, circuit(fabric, 0, 4)), path(0, 2, circuit(fabric, 1, 3))
+    demand = demand_of(3, {(0, 1): 90.0, (0, 2): 9.0})
+    result = algorithm("edmonds")(fabric, demand, topology_of(*kept), Reserved(), Budget(1))
+    assert result.topology == topology_of(*kept)
