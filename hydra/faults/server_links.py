@@ -108,6 +108,8 @@ class ServerLinks:
         self._schedule: list[tuple[float, int, _Check]] = []
         self._numbers = itertools.count(1)
         self._dead: dict[str, frozenset[LinkDirection]] = {}
+        self._judges: dict[str, set[DatapathId]] = {}
+        """For each dead link, the vswitches at both ends of the checks that found the link dead."""
         self.unknown = 0
         """Number of probes with an unknown outcome, since switches or the controller were late."""
 
@@ -247,12 +249,13 @@ class ServerLinks:
         if check.is_trial:
             return
         if not check.src_sends:
-            self._blame(check.src.name, LinkDirection.SENDING)
+            self._blame(check, check.src.name, LinkDirection.SENDING)
         if not check.dst_receives:
-            self._blame(check.dst.name, LinkDirection.RECEIVING)
+            self._blame(check, check.dst.name, LinkDirection.RECEIVING)
 
-    def _blame(self, name: str, direction: LinkDirection) -> None:
+    def _blame(self, check: _Check, name: str, direction: LinkDirection) -> None:
         self._dead[name] = self._dead.get(name, frozenset()) | {direction}
+        self._judges.setdefault(name, set()).update(map(_switch_of, (check.src, check.dst)))
 
     # -- what happened ----------------------------------------------------------------------------
 
@@ -290,14 +293,12 @@ class ServerLinks:
             self._arrange(at_s)
 
     def acquit(self, restored: Collection[DatapathId], now_s: float) -> None:
-        """Forget the dead links in the racks of vswitches that lacked rules while probes were lost:
-        a vswitch without rules neither sends nor witnesses probes. Links that are dead nevertheless
-        are found again.
+        """Forget the links found dead by checks of vswitches that lacked rules: such a vswitch
+        neither sends nor receives probes. Links that are dead nevertheless are found again.
         """
-        for servers in self._racks.values():
-            if not {_switch_of(server) for server in servers}.isdisjoint(restored):
-                for server in servers:
-                    self._dead.pop(server.name, None)
+        for name, judges in tuple(self._judges.items()):
+            if not judges.isdisjoint(restored):
+                del self._judges[name], self._dead[name]
         self._arrange(now_s)
 
     def _acquit(self, name: str, direction: LinkDirection) -> None:
@@ -306,6 +307,7 @@ class ServerLinks:
             self._dead[name] = left
         else:
             self._dead.pop(name, None)
+            self._judges.pop(name, None)
 
 
 def _switch_of(server: Server) -> DatapathId:

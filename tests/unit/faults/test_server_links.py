@@ -117,6 +117,15 @@ def test_a_vswitch_that_lacked_rules_says_nothing_about_links():
     assert racks.links.dead == other_rack
 
 
+def test_links_that_others_found_dead_stay_dead():
+    racks = Racks(5)
+    racks.dead = {("h11", SENDING), ("h11", RECEIVING), ("h14", SENDING)}
+    racks.run(2 * WITHIN_S, lambda: len(racks.links.dead) == 2)
+    assert racks.links.dead.keys() == {"h11", "h14"}
+    racks.links.acquit({switch_of(racks.fabric.server_by_name["h11"])}, racks.now_s)
+    assert racks.links.dead == {"h14": {SENDING}}
+
+
 def test_a_link_that_is_dead_besides_is_found_again():
     racks = Racks()
     racks.dead = {("h11", SENDING)}
