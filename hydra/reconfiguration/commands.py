@@ -213,7 +213,7 @@ class HeldRules:
     exact: frozenset[DatapathId] = frozenset()
     """Switches with exactly the intended rules. A rule's cookie may have an earlier epoch."""
     rounds: Mapping[DatapathId, frozenset[int]] = field(default_factory=dict)
-    """Cookies of revalidation-round rules in inexact switches."""
+    """Cookies of revalidation-round rules in inexact switches; no entry for silent switches."""
     relays: Mapping[DatapathId, Collection[FlowRule]] = field(default_factory=dict)
     """Relay rules in inexact switches, without the rules' actions. A switch with an unreadable
     table has no entry.

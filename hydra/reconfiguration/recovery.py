@@ -228,22 +228,23 @@ class Recovery:
     def restore_rules(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
         """Read ready switches whose probes are lost, before the next audit, and restore rules that
         third parties have removed, if the policy mends drift. Return the restored switches: a
-        switch without rules passes nothing, so lost probes say nothing about links.
+        switch without rules passes nothing, so lost probes say nothing about links. Switches that
+        do not answer the reading are left alone.
         """
         asked = self._switches.ready().intersection(datapaths)
         if not asked or self._switches.policy.now.on_drift is not OnDrift.MEND:
             return frozenset()
-        changed = asked - (yield from self._exact(asked))
+        changed = (yield from self._held(asked)).rounds.keys()
         if not changed:
             return frozenset()
         yield from self.bring(changed)
-        return (yield from self._exact(changed))
+        return (yield from self._held(changed)).exact
 
-    def _exact(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
-        """The switches among ``datapaths`` that hold exactly the rules of the present state."""
+    def _held(self, datapaths: Collection[DatapathId]) -> Course[HeldRules]:
+        """Compare the rules of switches with the rules of the present state."""
         tables = dict(self._switches.whole_tables(sorted(datapaths)))
         read = yield from ask("confirm", ConfirmRules(tables), alone=True)
-        return read.value_or(HeldRules()).exact
+        return read.value_or(HeldRules())
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""

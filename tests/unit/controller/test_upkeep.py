@@ -870,6 +870,7 @@ def test_a_vswitch_whose_probes_are_lost_gets_missing_rules_and_is_named():
     stage.upkeep.note_one_way_uplinks(
         {server.name: frozenset(LinkDirection) for server in FABRIC.servers[:2]}
     )
+    stage.network.connected.discard(FABRIC.servers[1].vswitch.datapath_id)  # answers nothing
     assert stage.upkeep.follow_uplinks() == {first}
     assert stage.upkeep.follow_uplinks() == frozenset()
     stage.upkeep.note_one_way_uplinks({})
